@@ -1,0 +1,80 @@
+"""What all attention kinds share: projections, RoPE, the joint softmax and the grouped output (section 2.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from v4model.config import V4Config
+from v4model.layers.context import PackContext
+from v4model.layers.indexer import Picked
+from v4model.layers.projections import GroupedProjection, Projection, RMSNorm
+from v4model.ops.attend import attend
+from v4model.ops.norm import rms_norm
+from v4model.ops.pick import picks_divergence
+from v4model.ops.precision import wide_dtype
+from v4model.ops.rope import rotate
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """out [T, D]; kl: the indexer's divergence summed over queries, None for kinds without an indexer."""
+
+    out: Tensor
+    kl: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """rows [W, d] beside the local latents; picked: the indexer's choice, None when all visible rows are read."""
+
+    rows: Tensor
+    picked: Picked | None
+
+
+class Attention(nn.Module):
+    """Multi-query attention over one latent that is both key and value; kinds add pooled rows in `pooled`."""
+
+    def __init__(self, config: V4Config, *, ratio: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        hidden, heads, width = config.hidden_size, config.num_attention_heads, config.head_dim
+        self.ratio, self.heads, self.width, self.eps = ratio, heads, width, config.rms_norm_eps
+        self.block_tokens = config.attention_block_tokens
+        self.q_a_proj = Projection(hidden, config.q_lora_rank, dtype=dtype)
+        self.q_a_norm = RMSNorm(config.q_lora_rank, eps=self.eps, dtype=dtype)
+        self.q_b_proj = Projection(config.q_lora_rank, heads * width, dtype=dtype)
+        self.kv_proj = Projection(hidden, width, dtype=dtype)
+        self.kv_norm = RMSNorm(width, eps=self.eps, dtype=dtype)
+        self.sinks = nn.Parameter(torch.empty(heads, dtype=wide_dtype(dtype)))
+        groups = config.o_groups
+        self.o_a_proj = GroupedProjection(heads * width // groups, config.o_lora_rank, groups=groups, dtype=dtype)
+        self.o_b_proj = Projection(groups * config.o_lora_rank, hidden, dtype=dtype)
+
+    def pooled(self, x: Tensor, q_latent: Tensor, *, context: PackContext) -> Pooled:  # noqa: ARG002 - for the kinds
+        """The pooled rows beside the local ones; none here."""
+        return Pooled(x.new_zeros(0, self.width), None)
+
+    def forward(self, x: Tensor, *, context: PackContext) -> Attended:
+        """x [T, D], normed."""
+        rotation = context.token_rotation[self.ratio > 0]
+        q_latent = self.q_a_norm(self.q_a_proj(x))
+        q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
+        kv = rotate(self.kv_norm(self.kv_proj(x)), rotation)
+        pooled = self.pooled(x, q_latent, context=context)
+        out, mass = attend(
+            rotate(q, rotation),
+            kv,
+            pooled.rows,
+            self.sinks,
+            visibility=context.visibility,
+            ratio=self.ratio,
+            picks=pooled.picked.picks if pooled.picked else None,
+            block_tokens=self.block_tokens,
+        )
+        # Values were rotated by their own position; turning back by the query's leaves the distance only.
+        out = rotate(out, rotation, inverse=True)
+        out = self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1))
+        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
+        return Attended(self.o_b_proj(out.flatten(1)), kl)

@@ -1,0 +1,66 @@
+"""Manifold-constrained hyper-connections: K residual streams around each part of a block (section 2.2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from v4model.config import V4Config
+from v4model.ops.norm import rms_norm
+from v4model.ops.precision import wide, wide_dtype
+from v4model.ops.sinkhorn import sinkhorn
+
+
+class HyperConnection(nn.Module):
+    """Collapses the streams to a part's input and expands its output back; fn, base and scale in float32 or better."""
+
+    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.streams = config.hc_mult
+        self.iterations, self.eps, self.norm_eps = config.hc_sinkhorn_iters, config.hc_eps, config.rms_norm_eps
+        rows = (2 + self.streams) * self.streams
+        self.fn = nn.Parameter(torch.empty(rows, self.streams * config.hidden_size, dtype=wide_dtype(dtype)))
+        self.base = nn.Parameter(torch.empty(rows, dtype=wide_dtype(dtype)))
+        self.scale = nn.Parameter(torch.empty(3, dtype=wide_dtype(dtype)))
+
+    def forward(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """streams [T, K, D] -> collapsed [T, D], post [T, K], comb [T, K, K] (the latter two for `expand`)."""
+        y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.fn)
+        sizes = [self.streams, self.streams, self.streams**2]
+        pre, post, comb = (
+            part * scale + base
+            for part, scale, base in zip(y.split(sizes, 1), self.scale, self.base.split(sizes), strict=True)
+        )
+        pre = torch.sigmoid(pre) + self.eps
+        post = 2 * torch.sigmoid(post)
+        comb = torch.softmax(comb.unflatten(1, (self.streams, self.streams)), dim=-1) + self.eps
+        comb = sinkhorn(comb, iterations=self.iterations, eps=self.eps)
+        return collapse(streams, pre), post, comb
+
+
+def collapse(streams: Tensor, weight: Tensor) -> Tensor:
+    """sum_k weight_k X_k: streams [T, K, D], weight [T, K] -> [T, D]."""
+    return torch.einsum("tk,tkd->td", weight, wide(streams)).to(streams.dtype)
+
+
+def expand(streams: Tensor, out: Tensor, *, post: Tensor, comb: Tensor) -> Tensor:
+    """post_k out + sum_j comb[j, k] X_j: comb acts transposed, summed over its first axis. -> [T, K, D]."""
+    mixed = torch.einsum("tjk,tjd->tkd", comb, wide(streams))
+    return (post[:, :, None] * wide(out)[:, None, :] + mixed).to(streams.dtype)
+
+
+class HyperHead(nn.Module):
+    """Collapses the streams [T, K, D] -> [T, D] before a final norm; no Sinkhorn."""
+
+    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.eps, self.norm_eps = config.hc_eps, config.rms_norm_eps
+        streams = config.hc_mult
+        self.hc_fn = nn.Parameter(torch.empty(streams, streams * config.hidden_size, dtype=wide_dtype(dtype)))
+        self.hc_base = nn.Parameter(torch.empty(streams, dtype=wide_dtype(dtype)))
+        self.hc_scale = nn.Parameter(torch.empty(1, dtype=wide_dtype(dtype)))
+
+    def forward(self, streams: Tensor) -> Tensor:
+        y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.hc_fn)
+        return collapse(streams, torch.sigmoid(self.hc_scale * y + self.hc_base) + self.eps)

@@ -1,0 +1,56 @@
+"""Indexer: which pooled rows a CSA query attends to (eq. 13-17), and what it learns from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from v4model.config import V4Config
+from v4model.layers.compressor import Compressor
+from v4model.layers.context import PackContext
+from v4model.layers.projections import Projection
+from v4model.ops.pick import index_scores, pick_rows
+from v4model.ops.precision import wide
+from v4model.ops.rope import rotate
+
+
+@dataclass(frozen=True, eq=False)
+class Picked:
+    """picks [T, k]: pooled rows, -1 where none; scores [T, k]: theirs, with gradient, -inf where none."""
+
+    picks: Tensor
+    scores: Tensor
+
+
+class Indexer(nn.Module):
+    """Scores the pooled rows a query may see with small heads of its own and keeps the best `index_topk`."""
+
+    def __init__(self, config: V4Config, *, ratio: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.heads, self.width, self.topk = config.index_n_heads, config.index_head_dim, config.index_topk
+        self.ratio, self.block_tokens = ratio, config.attention_block_tokens
+        self.compressor = Compressor(config, ratio=ratio, width=self.width, dtype=dtype)
+        self.q_b_proj = Projection(config.q_lora_rank, self.heads * self.width, dtype=dtype)
+        self.weights_proj = Projection(config.hidden_size, self.heads, dtype=dtype)
+
+    def forward(self, x: Tensor, q_latent: Tensor, *, context: PackContext) -> Picked:
+        """x [T, D] the layer's input, q_latent [T, q_lora]; both detached: only the KL term teaches the indexer."""
+        x, q_latent = x.detach(), q_latent.detach()
+        keys = self.compressor(x, context=context)
+        q = rotate(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), context.token_rotation[True])
+        gate = wide(self.weights_proj(x)) * (self.heads * self.width) ** -0.5
+        picks = self._choose(q, gate, keys, context=context)
+        return Picked(picks, index_scores(q, gate, keys, rows=picks))
+
+    @torch.no_grad()
+    def _choose(self, q: Tensor, gate: Tensor, keys: Tensor, *, context: PackContext) -> Tensor:
+        visible = context.visibility.pools[self.ratio]
+        blocks = []
+        for start in range(0, q.shape[0], self.block_tokens):
+            part = slice(start, start + self.block_tokens)
+            rows = visible.rows(start, min(part.stop, q.shape[0]))
+            scores = index_scores(q[part], gate[part], keys, rows=rows)
+            blocks.append(pick_rows(scores, rows=rows, topk=self.topk))
+        return torch.cat(blocks)

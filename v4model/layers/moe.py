@@ -1,0 +1,29 @@
+"""MoE: router, routed experts and the shared expert (section 2.1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from v4model.config import V4Config
+from v4model.layers.context import PackContext
+from v4model.layers.experts import Experts, SharedExpert
+from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics
+
+
+class MoE(nn.Module):
+    """x [T, D] -> [T, D], with the learned router's statistics (hash layers have none)."""
+
+    def __init__(self, config: V4Config, *, hashed: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.gate: LearnedRouter | HashRouter = (HashRouter if hashed else LearnedRouter)(config, dtype=dtype)
+        self.experts = Experts(config, dtype=dtype)
+        self.shared_experts = SharedExpert(config, dtype=dtype)
+
+    def forward(self, x: Tensor, *, counted: Tensor, context: PackContext) -> tuple[Tensor, RouterStatistics | None]:
+        """`counted` [T] bool: the tokens that router statistics are made of."""
+        routing = self.gate(x, context=context)
+        out = self.experts(x, routing) + self.shared_experts(x)
+        if isinstance(self.gate, HashRouter):
+            return out, None
+        return out, self.gate.statistics(routing, counted=counted, context=context)

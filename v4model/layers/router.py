@@ -1,0 +1,93 @@
+"""Routers: learned with a selection-only bias, and the fixed table of the hash layers (section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from v4model.config import V4Config
+from v4model.layers.context import PackContext
+from v4model.ops.precision import wide, wide_dtype
+from v4model.ops.route import affinities, balance_loss, choose_experts, count_selections, expert_weights
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """experts [T, k], weights [T, k], affinity [T, E] (float32 or better)."""
+
+    experts: Tensor
+    weights: Tensor
+    affinity: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RouterStatistics:
+    """Of one learned router over a step: sum over samples of len_s * L_s, its token count, selections [E]."""
+
+    balance_sum: Tensor
+    tokens: Tensor
+    counts: Tensor
+
+
+class Router(nn.Module):
+    """The gate of both routers; weight [E, D] in float32 or better."""
+
+    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.num_experts, self.top_k = config.n_routed_experts, config.num_experts_per_tok
+        self.scaling = config.routed_scaling_factor
+        self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size, dtype=wide_dtype(dtype)))
+
+    def forward(self, x: Tensor, *, context: PackContext) -> Routing:
+        affinity = affinities(F.linear(wide(x), self.weight))
+        experts = self.choose(affinity, context=context)
+        return Routing(experts, expert_weights(affinity, experts, scaling=self.scaling), affinity)
+
+    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:
+        """[T, k] experts of each token."""
+        raise AssertionError("a router chooses by affinity or by table")
+
+
+class LearnedRouter(Router):
+    """Top-k of affinity + bias; the bias is a buffer that `LearnedRouter.rebalance` moves."""
+
+    e_score_correction_bias: Tensor
+
+    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+        super().__init__(config, dtype=dtype)
+        self.rate = config.router_bias_rate
+        self.register_buffer("e_score_correction_bias", torch.empty(self.num_experts, dtype=wide_dtype(dtype)))
+
+    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:  # noqa: ARG002 - learned routers ask no ids
+        return choose_experts(affinity, bias=self.e_score_correction_bias, top_k=self.top_k)
+
+    def statistics(self, routing: Routing, *, counted: Tensor, context: PackContext) -> RouterStatistics:
+        """Over the tokens where `counted` [T] is true: never padding, and at MTP depths valid positions only."""
+        sample = torch.where(counted, context.sample, -1)
+        counts = count_selections(
+            routing.experts, num_experts=self.num_experts, sample=sample, num_samples=context.layout.num_samples
+        )
+        loss = balance_loss(routing.affinity, counts, sample=sample, top_k=self.top_k)
+        return RouterStatistics(loss, counted.sum(), counts.sum(0))
+
+    @torch.no_grad()
+    def rebalance(self, counts: Tensor) -> None:
+        """Moves the bias by rate * sign(mean count - count) for the counts [E] of a step."""
+        counts = wide(counts.to(self.e_score_correction_bias.dtype))
+        self.e_score_correction_bias += self.rate * torch.sign(counts.mean() - counts)
+
+
+class HashRouter(Router):
+    """Experts by a fixed table [V, k] over token ids; the gate still weighs them."""
+
+    tid2eid: Tensor
+
+    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+        super().__init__(config, dtype=dtype)
+        self.register_buffer("tid2eid", torch.empty(config.vocab_size, self.top_k, dtype=torch.int64))
+
+    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:  # noqa: ARG002 - hash routers ask ids only
+        return self.tid2eid[context.tokens]

@@ -1,0 +1,54 @@
+"""One attention for every layer kind: a query, the key rows it may see, one sink a head (section 2.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from v4model.ops.pool import gather_rows
+from v4model.ops.precision import wide
+from v4model.pack.visibility import Visibility
+
+
+def attend(
+    q: Tensor,
+    kv: Tensor,
+    pool: Tensor,
+    sinks: Tensor,
+    *,
+    visibility: Visibility,
+    ratio: int,
+    picks: Tensor | None,
+    block_tokens: int,
+) -> tuple[Tensor, Tensor]:
+    """Softmax over local tokens, pooled rows and the sink (value 0) together; the latent is both key and value.
+
+    Args:
+        q: [T, H, d]; kv: [T, d]; pool: [W, d]; sinks: [H].
+        picks: [T, k] pooled rows of the indexer (CSA), -1 where none; None for all visible rows.
+        block_tokens: queries computed at once; bounds memory, changes nothing else.
+
+    Returns:
+        output [T, H, d], and the probability of each pooled row summed over heads [T, C] (C = k, or the visible rows).
+    """
+    table = torch.cat([kv, pool])
+    outputs, masses = [], []
+    for start in range(0, q.shape[0], block_tokens):
+        end = min(start + block_tokens, q.shape[0])
+        rows = visibility.rows(start, end, ratio=ratio, picks=picks)
+        out, mass = _attend_block(q[start:end], table, sinks, rows=rows, num_local=visibility.window)
+        outputs.append(out)
+        masses.append(mass)
+    columns = max(mass.shape[1] for mass in masses)
+    masses = [torch.nn.functional.pad(mass, (0, columns - mass.shape[1])) for mass in masses]
+    return torch.cat(outputs), torch.cat(masses)
+
+
+def _attend_block(q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, num_local: int) -> tuple[Tensor, Tensor]:
+    keys = gather_rows(table, rows)
+    scores = wide(torch.einsum("thd,tcd->thc", q, keys)) * q.shape[-1] ** -0.5
+    scores = torch.where((rows >= 0)[:, None, :], scores, float("-inf"))
+    scores = torch.cat([scores, sinks[None, :, None].expand(q.shape[0], -1, 1)], dim=-1)
+    probability = torch.softmax(scores, dim=-1)[..., :-1]
+    out = torch.einsum("thc,tcd->thd", probability.to(q.dtype), keys)
+    return out, probability[..., num_local:].detach().sum(1)

@@ -1,0 +1,14 @@
+"""Sinkhorn-Knopp normalisation of mHC's mixing matrices (section 2.2)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def sinkhorn(x: Tensor, *, iterations: int, eps: float) -> Tensor:
+    """One column normalisation of x [..., K, K], then iterations - 1 of rows and columns; each divides by (sum + eps)."""
+    x = x / (x.sum(-2, keepdim=True) + eps)
+    for _ in range(iterations - 1):
+        x = x / (x.sum(-1, keepdim=True) + eps)
+        x = x / (x.sum(-2, keepdim=True) + eps)
+    return x
