@@ -220,8 +220,8 @@ def _num_hash_layers(data: Mapping[str, Any]) -> int:
         return int(data["num_hash_layers"])
     types = data.get("mlp_layer_types")
     if types is None:
-        return min(3, data["num_hidden_layers"])
-    count = sum(kind == "hash_moe" for kind in types)
+        return min(3, int(data["num_hidden_layers"]))
+    count = list(types).count("hash_moe")
     if list(types) != ["hash_moe"] * count + ["moe"] * (len(types) - count):
         raise ConfigError(
             got=f"mlp_layer_types {list(types)}", expected="hash_moe layers first, then moe", where="config"

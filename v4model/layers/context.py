@@ -75,7 +75,9 @@ def context_of(pack: Pack, *, config: V4Config, dtype: torch.dtype, device: torc
     if outside.any():
         token = int(outside.nonzero()[0])
         raise PackError(
-            got=f"token id {int(pack.tokens[token])}", expected=f"0 to {config.vocab_size - 1}", where=layout.where(token)
+            got=f"token id {int(pack.tokens[token])}",
+            expected=f"0 to {config.vocab_size - 1}",
+            where=layout.where(token),
         )
     return PackContext(
         config=config,

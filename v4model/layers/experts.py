@@ -30,7 +30,7 @@ class Experts(nn.Module):
         # No shape depends on what others route to, so a neighbour's tokens cannot move a bit of one's own.
         gate, up = torch.einsum("td,efd->tef", x, self.gate_up_proj).chunk(2, dim=-1)
         out = torch.einsum("tef,edf->ted", clamped_swiglu(gate, up, limit=self.limit), self.down_proj)
-        chosen = out.gather(1, routing.experts[:, :, None].expand(-1, -1, x.shape[1]))
+        chosen = out[torch.arange(x.shape[0], device=x.device)[:, None], routing.experts]
         return torch.einsum("tk,tkd->td", routing.weights.to(x.dtype), chosen)
 
     def _each_on_its_own(self, x: Tensor, routing: Routing) -> Tensor:
@@ -56,4 +56,5 @@ class SharedExpert(nn.Module):
         self.down_proj = Projection(width, hidden, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(clamped_swiglu(self.gate_proj(x), self.up_proj(x), limit=self.limit))
+        out: Tensor = self.down_proj(clamped_swiglu(self.gate_proj(x), self.up_proj(x), limit=self.limit))
+        return out

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.layers.experts import Experts, SharedExpert
-from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics
+from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics, Routing
 
 
 class MoE(nn.Module):
@@ -22,8 +22,10 @@ class MoE(nn.Module):
 
     def forward(self, x: Tensor, *, counted: Tensor, context: PackContext) -> tuple[Tensor, RouterStatistics | None]:
         """`counted` [T] bool: the tokens that router statistics are made of."""
-        routing = self.gate(x, context=context)
-        out = self.experts(x, routing) + self.shared_experts(x)
+        routing: Routing
         if isinstance(self.gate, HashRouter):
-            return out, None
-        return out, self.gate.statistics(routing, counted=counted, context=context)
+            routing, statistics = self.gate(x, tokens=context.tokens), None
+        else:
+            routing = self.gate(x)
+            statistics = self.gate.statistics(routing, counted=counted, context=context)
+        return self.experts(x, routing) + self.shared_experts(x), statistics

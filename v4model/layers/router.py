@@ -41,14 +41,13 @@ class Router(nn.Module):
         self.scaling = config.routed_scaling_factor
         self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size, dtype=wide_dtype(dtype)))
 
-    def forward(self, x: Tensor, *, context: PackContext) -> Routing:
-        affinity = affinities(F.linear(wide(x), self.weight))
-        experts = self.choose(affinity, context=context)
-        return Routing(experts, expert_weights(affinity, experts, scaling=self.scaling), affinity)
+    def affinity(self, x: Tensor) -> Tensor:
+        """x [T, D] -> [T, E]."""
+        return affinities(F.linear(wide(x), self.weight))
 
-    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:
-        """[T, k] experts of each token."""
-        raise AssertionError("a router chooses by affinity or by table")
+    def weigh(self, affinity: Tensor, experts: Tensor) -> Routing:
+        """The routing to `experts` [T, k]."""
+        return Routing(experts, expert_weights(affinity, experts, scaling=self.scaling), affinity)
 
 
 class LearnedRouter(Router):
@@ -61,8 +60,9 @@ class LearnedRouter(Router):
         self.rate = config.router_bias_rate
         self.register_buffer("e_score_correction_bias", torch.empty(self.num_experts, dtype=wide_dtype(dtype)))
 
-    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:  # noqa: ARG002 - learned routers ask no ids
-        return choose_experts(affinity, bias=self.e_score_correction_bias, top_k=self.top_k)
+    def forward(self, x: Tensor) -> Routing:
+        affinity = self.affinity(x)
+        return self.weigh(affinity, choose_experts(affinity, bias=self.e_score_correction_bias, top_k=self.top_k))
 
     def statistics(self, routing: Routing, *, counted: Tensor, context: PackContext) -> RouterStatistics:
         """Over the tokens where `counted` [T] is true: never padding, and at MTP depths valid positions only."""
@@ -76,7 +76,7 @@ class LearnedRouter(Router):
     @torch.no_grad()
     def rebalance(self, counts: Tensor) -> None:
         """Moves the bias by rate * sign(mean count - count) for the counts [E] of a step."""
-        counts = wide(counts.to(self.e_score_correction_bias.dtype))
+        counts = counts.to(self.e_score_correction_bias.dtype)
         self.e_score_correction_bias += self.rate * torch.sign(counts.mean() - counts)
 
 
@@ -89,5 +89,5 @@ class HashRouter(Router):
         super().__init__(config, dtype=dtype)
         self.register_buffer("tid2eid", torch.empty(config.vocab_size, self.top_k, dtype=torch.int64))
 
-    def choose(self, affinity: Tensor, *, context: PackContext) -> Tensor:  # noqa: ARG002 - hash routers ask ids only
-        return self.tid2eid[context.tokens]
+    def forward(self, x: Tensor, *, tokens: Tensor) -> Routing:
+        return self.weigh(self.affinity(x), self.tid2eid[tokens])

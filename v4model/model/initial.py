@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from v4model.layers.router import HashRouter
+
 
 @torch.no_grad()
 def initialise(model: nn.Module, *, std: float, seed: int) -> None:
@@ -17,8 +19,9 @@ def initialise(model: nn.Module, *, std: float, seed: int) -> None:
         parameter.copy_(_initial_parameter(name, parameter, std=std, generator=generator))
     for name, buffer in model.named_buffers():
         if name.endswith("tid2eid"):
-            experts = int(model.get_submodule(name.rpartition(".")[0]).num_experts)
-            draws = torch.rand(buffer.shape[0], experts, generator=generator)
+            router = model.get_submodule(name.rpartition(".")[0])
+            assert isinstance(router, HashRouter)
+            draws = torch.rand(buffer.shape[0], router.num_experts, generator=generator)
             buffer.copy_(draws.argsort(1)[:, : buffer.shape[1]])
         else:
             buffer.zero_()

@@ -21,7 +21,7 @@ from v4model.pack.collate import Pack
 
 @dataclass(frozen=True, eq=False)
 class MTPOutput:
-    """Of one depth: hidden [T, D], valid [T] (token t + depth is in the sample), token_nll [T], logits [T, V] if asked."""
+    """Of one depth: hidden [T, D], valid [T] (t + depth is in the sample), token_nll [T], logits [T, V] if asked."""
 
     hidden: Tensor
     valid: Tensor

@@ -20,7 +20,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, *, labels: Tensor, chun
     Returns:
         [T] in float32 or better, 0 where there is no label.
     """
-    nll: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels, chunk_tokens)
+    nll: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels, chunk_tokens)  # type: ignore[no-untyped-call]
     return nll
 
 
@@ -48,9 +48,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, hidden.shape[0], ctx.chunk_tokens):
             part = slice(start, start + ctx.chunk_tokens)
             grad_logits = torch.exp(wide(hidden[part] @ weight.T) - log_sum[part, None])
-            grad_logits.scatter_add_(
-                1, labels[part, None].clamp_min(0), -torch.ones_like(log_sum[part, None])
-            )
+            grad_logits.scatter_add_(1, labels[part, None].clamp_min(0), -torch.ones_like(log_sum[part, None]))
             grad_logits *= grad_nll[part, None]
             grad_logits = grad_logits.to(hidden.dtype)
             grad_hidden[part] = grad_logits @ weight

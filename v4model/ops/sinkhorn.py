@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def sinkhorn(x: Tensor, *, iterations: int, eps: float) -> Tensor:
-    """One column normalisation of x [..., K, K], then iterations - 1 of rows and columns; each divides by (sum + eps)."""
+    """Columns of x [..., K, K] normalised once, then (iterations - 1) x rows and columns, each by (sum + eps)."""
     x = x / (x.sum(-2, keepdim=True) + eps)
     for _ in range(iterations - 1):
         x = x / (x.sum(-1, keepdim=True) + eps)

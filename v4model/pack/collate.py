@@ -61,7 +61,9 @@ class Pack:
         for index, (sample, mask) in enumerate(zip(samples, masks, strict=True)):
             if len(sample) != len(mask):
                 raise PackError(
-                    got=f"{len(mask)} mask entries", expected=f"{len(sample)}", where=f"sample {index} of {len(samples)}"
+                    got=f"{len(mask)} mask entries",
+                    expected=f"{len(sample)}",
+                    where=f"sample {index} of {len(samples)}",
                 )
         tail = layout.total - layout.real_tokens
         return cls(

@@ -58,7 +58,9 @@ class PackLayout:
                 raise PackError(got=f"a start of {start}", expected=f"the previous end {end} or later", where=where)
             end = start + length
             if end > self.total:
-                raise PackError(got=f"an end of {end}", expected=f"at most {self.total}, the pack's tokens", where=where)
+                raise PackError(
+                    got=f"an end of {end}", expected=f"at most {self.total}, the pack's tokens", where=where
+                )
 
     # -- spellings ---------------------------------------------------------------------------------------------------
 
@@ -113,31 +115,27 @@ class PackLayout:
         real = _boundaries(cu_seqlens, name="cu_seqlens")
         slots = real if padded is None else _boundaries(padded, name="cu_seqlens_padded")
         if len(slots) != len(real):
-            raise PackError(
-                got=f"{len(slots)} cu_seqlens_padded", expected=f"as many as cu_seqlens, {len(real)}"
-            )
+            raise PackError(got=f"{len(slots)} cu_seqlens_padded", expected=f"as many as cu_seqlens, {len(real)}")
         whole = int(slots[-1]) if total is None else int(total)
         lengths, room = np.diff(real), np.diff(slots)
         # An empty sample is legal only as a repeated boundary at the end, where Megatron fills fixed-size arrays.
         filled = int(np.flatnonzero(lengths)[-1]) + 1 if lengths.any() else 0
-        for sample in np.flatnonzero(lengths[:filled] == 0):
-            where = _where(int(sample), filled, int(slots[sample]), int(slots[sample + 1]))
+        for sample in np.flatnonzero(lengths[:filled] == 0).tolist():
+            where = _where(sample, filled, int(slots[sample]), int(slots[sample + 1]))
             raise PackError(
                 got="a sample of length 0", expected="empty samples only as boundaries repeated at the end", where=where
             )
-        for sample in np.flatnonzero(slots[1:] > whole):
-            where = _where(int(sample), len(lengths), int(slots[sample]), int(slots[sample + 1]))
+        for sample in np.flatnonzero(slots[1:] > whole).tolist():
+            where = _where(sample, len(lengths), int(slots[sample]), int(slots[sample + 1]))
             raise PackError(
                 got=f"a boundary of {slots[sample + 1]}", expected=f"at most {whole}, the pack's tokens", where=where
             )
-        for sample in np.flatnonzero(room < lengths):
-            where = _where(int(sample), filled, int(slots[sample]), int(slots[sample] + lengths[sample]))
-            raise PackError(
-                got=f"a slot of {room[sample]} tokens", expected=f"at least {lengths[sample]}", where=where
-            )
-        if max_seqlen is not None and filled and max_seqlen < lengths.max():
-            sample = int(lengths.argmax())
+        for sample in np.flatnonzero(room < lengths).tolist():
             where = _where(sample, filled, int(slots[sample]), int(slots[sample] + lengths[sample]))
+            raise PackError(got=f"a slot of {room[sample]} tokens", expected=f"at least {lengths[sample]}", where=where)
+        if max_seqlen is not None and filled and max_seqlen < lengths.max():
+            longest = int(lengths.argmax())
+            where = _where(longest, filled, int(slots[longest]), int(slots[longest] + lengths[longest]))
             raise PackError(got=f"max_seqlen {max_seqlen}", expected=f"at least {lengths.max()}", where=where)
         return cls(tuple(lengths[:filled].tolist()), tuple(slots[:filled].tolist()), whole)
 
@@ -185,7 +183,9 @@ class PackLayout:
         return cls(tuple(lengths.tolist()), tuple(starts.tolist()), total)
 
     @classmethod
-    def from_megatron(cls, packed_seq_params: MegatronPackedSeqParams, *, total: int | None = None) -> PackLayout:
+    def from_megatron(
+        cls, packed_seq_params: MegatronPackedSeqParams | None, *, total: int | None = None
+    ) -> PackLayout:
         """megatron-core's `PackedSeqParams` in `thd` format: `cu_seqlens_q` real ends, `cu_seqlens_q_padded` slots.
 
         Raises:

@@ -1,0 +1,1 @@
+"""Ranks: the only place that knows process groups."""
