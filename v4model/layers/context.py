@@ -1,4 +1,4 @@
-"""PackContext: a pack on the model's device, with the tables every layer reads."""
+"""PackContext: a rank's share of a pack on the model's device, with the tables every layer reads."""
 
 from __future__ import annotations
 
@@ -7,51 +7,85 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from v4model.config import V4Config
 from v4model.errors import PackError
+from v4model.exchange import Exchange
 from v4model.ops.rope import inverse_frequencies, rotations
 from v4model.pack.collate import Pack
 from v4model.pack.layout import PackLayout
+from v4model.pack.shard import ShardPlan, shard_of
 from v4model.pack.visibility import Visibility, visibility_of
+from v4model.pack.windows import Windows
 
 Rotation = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class PackContext:
-    """What a forward pass knows of its pack; made once, required by every layer.
+    """What a forward pass knows of its pack and of its share of it; made once, required by every layer.
 
-    Token ids at padding are 0 here, whatever the caller put there.
+    n tokens are this rank's own (all of them on one rank). Token ids at padding are 0 here, whatever the caller put
+    there.
     """
 
     config: V4Config
-    layout: PackLayout
+    plan: ShardPlan
+    exchange: Exchange
     visibility: Visibility
+    """Of this rank's queries."""
     dtype: torch.dtype
     tokens: Tensor
-    """[T] int64."""
-    supervised: Tensor
-    """[T] bool, by label token."""
+    """[n] int64."""
+    ahead_tokens: Tensor
+    """[n + h] int64: own tokens and those behind them that labels and MTP look ahead to."""
+    ahead_supervised: Tensor
+    """[n + h] bool, by label token."""
     sample: Tensor
-    """[T] int64, -1 for padding."""
-    position: Tensor
-    """[T] int64."""
+    """[n] int64, -1 for padding."""
+    key_position: Tensor
+    """[g + n] int64: positions of the tokens before the own ones that any layer looks back to, and of the own."""
+
+    @property
+    def layout(self) -> PackLayout:
+        """Of the whole pack."""
+        return self.plan.layout
 
     @cached_property
-    def token_rotation(self) -> dict[bool, Rotation]:
-        """cos and sin [T, r/2] of the tokens, by whether the layer compresses."""
-        return {compressed: self._rotation(self.position, compressed=compressed) for compressed in (False, True)}
+    def _key_rotation(self) -> dict[bool, Rotation]:
+        return {
+            compressed: self._rotation(self.key_position, compressed=compressed)
+            for compressed in (False, True)
+        }
+
+    def rotation(self, rows: int, *, compressed: bool) -> Rotation:
+        """cos and sin [rows, r/2] of the last `rows` tokens up to the rank's last: n for queries, more with a halo."""
+        cos, sin = self._key_rotation[compressed]
+        return cos[cos.shape[0] - rows :], sin[sin.shape[0] - rows :]
+
+    @cached_property
+    def own_windows(self) -> dict[int, Windows]:
+        """By ratio, the windows that end on this rank, with tokens of the whole pack."""
+        return {
+            ratio: pool.windows.part(self.plan.windows(ratio=ratio)[self.plan.rank])
+            for ratio, pool in self.visibility.pools.items()
+        }
 
     @cached_property
     def pool_rotation(self) -> dict[int, Rotation]:
-        """cos and sin [W, r/2] of the pooled rows, by ratio: each at its window's first in-sample position."""
-        pools = self.visibility.pools
-        return {ratio: self._rotation(pool.windows.position, compressed=True) for ratio, pool in pools.items()}
+        """cos and sin [w, r/2] of the rank's pooled rows, by ratio: each at its window's first in-sample position."""
+        return {
+            ratio: self._rotation(windows.position, compressed=True)
+            for ratio, windows in self.own_windows.items()
+        }
 
     def ahead(self, steps: int) -> Tensor:
-        """`PackLayout.ahead` on the device."""
-        return self.layout.ahead(steps).to(self.tokens.device)
+        """[n] int64: index into `ahead_tokens` of the token `steps` further in the same sample, -1 if none."""
+        source = self.layout.ahead(steps)[self.plan.start : self.plan.end]
+        return torch.where(source >= 0, source - self.plan.start, -1).to(
+            self.tokens.device
+        )
 
     def _rotation(self, position: Tensor, *, compressed: bool) -> Rotation:
         config = self.config
@@ -63,29 +97,52 @@ class PackContext:
         return rotations(position, frequencies=frequencies, dtype=self.dtype)
 
 
-def context_of(pack: Pack, *, config: V4Config, dtype: torch.dtype, device: torch.device) -> PackContext:
-    """Moves a pack to `device` and builds its tables.
+def context_of(
+    pack: Pack,
+    *,
+    config: V4Config,
+    exchange: Exchange,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> PackContext:
+    """The context of this rank, from the whole pack.
 
     Raises:
         PackError: a real token outside the vocabulary.
     """
-    layout = pack.layout
+    _check_vocabulary(pack, vocab_size=config.vocab_size)
+    plan = shard_of(pack.layout, rank=exchange.rank, ranks=exchange.ranks)
+    layout = plan.layout
+    padding = layout.total - pack.layout.total
+    own = slice(plan.start, plan.end)
+    ahead = slice(plan.start, plan.right(config.num_nextn_predict_layers + 1).stop)
     real = layout.real.to(pack.tokens.device)
-    outside = real & ((pack.tokens < 0) | (pack.tokens >= config.vocab_size))
+    tokens = torch.where(real, F.pad(pack.tokens, (0, padding)), 0)
+    visibility = visibility_of(
+        layout, window=config.sliding_window, ratios=config.ratios, device=device
+    )
+    reach = max(config.reach(layer) for layer in range(len(config.compress_ratios)))
+    return PackContext(
+        config=config,
+        plan=plan,
+        exchange=exchange,
+        visibility=visibility.part(plan.start, plan.end),
+        dtype=dtype,
+        tokens=tokens[own].to(device),
+        ahead_tokens=tokens[ahead].to(device),
+        ahead_supervised=F.pad(pack.supervised, (0, padding))[ahead].to(device),
+        sample=layout.sample[own].to(device),
+        key_position=layout.position[plan.left(reach).start : plan.end].to(device),
+    )
+
+
+def _check_vocabulary(pack: Pack, *, vocab_size: int) -> None:
+    real = pack.layout.real.to(pack.tokens.device)
+    outside = real & ((pack.tokens < 0) | (pack.tokens >= vocab_size))
     if outside.any():
         token = int(outside.nonzero()[0])
         raise PackError(
             got=f"token id {int(pack.tokens[token])}",
-            expected=f"0 to {config.vocab_size - 1}",
-            where=layout.where(token),
+            expected=f"0 to {vocab_size - 1}",
+            where=pack.layout.where(token),
         )
-    return PackContext(
-        config=config,
-        layout=layout,
-        visibility=visibility_of(layout, window=config.sliding_window, ratios=config.ratios, device=device),
-        dtype=dtype,
-        tokens=torch.where(real, pack.tokens, 0).to(device),
-        supervised=pack.supervised.to(device),
-        sample=layout.sample.to(device),
-        position=layout.position.to(device),
-    )

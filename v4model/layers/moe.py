@@ -14,13 +14,19 @@ from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics, R
 class MoE(nn.Module):
     """x [T, D] -> [T, D], with the learned router's statistics (hash layers have none)."""
 
-    def __init__(self, config: V4Config, *, hashed: bool, dtype: torch.dtype) -> None:
+    def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.gate: LearnedRouter | HashRouter = (HashRouter if hashed else LearnedRouter)(config, dtype=dtype)
+        self.gate: LearnedRouter | HashRouter
+        if layer < config.num_hash_layers:
+            self.gate = HashRouter(config, dtype=dtype)
+        else:
+            self.gate = LearnedRouter(config, layer=layer, dtype=dtype)
         self.experts = Experts(config, dtype=dtype)
         self.shared_experts = SharedExpert(config, dtype=dtype)
 
-    def forward(self, x: Tensor, *, counted: Tensor, context: PackContext) -> tuple[Tensor, RouterStatistics | None]:
+    def forward(
+        self, x: Tensor, *, counted: Tensor, context: PackContext
+    ) -> tuple[Tensor, RouterStatistics | None]:
         """`counted` [T] bool: the tokens that router statistics are made of."""
         routing: Routing
         if isinstance(self.gate, HashRouter):

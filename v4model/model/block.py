@@ -36,13 +36,19 @@ class Block(nn.Module):
         self.self_attn = attention_of(config, layer=layer, dtype=dtype)
         self.ffn_hc = HyperConnection(config, dtype=dtype)
         self.post_attention_layernorm = RMSNorm(hidden, eps=eps, dtype=dtype)
-        self.mlp = MoE(config, hashed=layer < config.num_hash_layers, dtype=dtype)
+        self.mlp = MoE(config, layer=layer, dtype=dtype)
 
-    def forward(self, streams: Tensor, *, counted: Tensor, context: PackContext) -> BlockOutput:
+    def forward(
+        self, streams: Tensor, *, counted: Tensor, context: PackContext
+    ) -> BlockOutput:
         """streams [T, K, D]; counted [T] bool: tokens that router statistics are made of."""
         x, post, comb = self.attn_hc(streams)
         attended = self.self_attn(self.input_layernorm(x), context=context)
         streams = expand(streams, attended.out, post=post, comb=comb)
         x, post, comb = self.ffn_hc(streams)
-        out, router = self.mlp(self.post_attention_layernorm(x), counted=counted, context=context)
-        return BlockOutput(expand(streams, out, post=post, comb=comb), router, attended.kl)
+        out, router = self.mlp(
+            self.post_attention_layernorm(x), counted=counted, context=context
+        )
+        return BlockOutput(
+            expand(streams, out, post=post, comb=comb), router, attended.kl
+        )

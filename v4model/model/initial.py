@@ -16,7 +16,9 @@ def initialise(model: nn.Module, *, std: float, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
-        parameter.copy_(_initial_parameter(name, parameter, std=std, generator=generator))
+        parameter.copy_(
+            _initial_parameter(name, parameter, std=std, generator=generator)
+        )
     for name, buffer in model.named_buffers():
         if name.endswith("tid2eid"):
             router = model.get_submodule(name.rpartition(".")[0])
@@ -27,7 +29,9 @@ def initialise(model: nn.Module, *, std: float, seed: int) -> None:
             buffer.zero_()
 
 
-def _initial_parameter(name: str, parameter: Tensor, *, std: float, generator: torch.Generator) -> Tensor:
+def _initial_parameter(
+    name: str, parameter: Tensor, *, std: float, generator: torch.Generator
+) -> Tensor:
     module, _, leaf = name.rpartition(".")
     if module.endswith("norm") or leaf in ("scale", "hc_scale"):
         return torch.ones(parameter.shape)

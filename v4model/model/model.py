@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from v4model.config import V4Config
+from v4model.exchange import Exchange, one_rank
 from v4model.layers.context import PackContext, context_of
 from v4model.layers.router import LearnedRouter
 from v4model.model.embedding import at_real_tokens
@@ -17,6 +18,7 @@ from v4model.model.loss import StepTerms, head_loss, losses, step_terms
 from v4model.model.mtp import MTPDepth
 from v4model.model.trunk import Trunk
 from v4model.pack.collate import Pack
+from v4model.pack.shard import ShardPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,7 @@ class MTPOutput:
 
 @dataclass(frozen=True, eq=False)
 class V4Output:
-    """Losses are scalars; token_nll [T] is 0 where no label exists, and not masked by `supervised`."""
+    """Losses are scalars, the same on every rank; token_nll [n] of the rank's tokens is 0 where no label exists, and not masked by `supervised`."""
 
     loss: Tensor
     main_loss: Tensor
@@ -42,6 +44,8 @@ class V4Output:
     hidden: Tensor
     logits: Tensor | None
     mtp: tuple[MTPOutput, ...]
+    plan: ShardPlan
+    """Which tokens are the rank's own; its layout is the pack's, padded to a multiple of the ranks."""
     terms: StepTerms
     router_counts: dict[str, Tensor]
     """Selections [E] of each learned router, by the name of its block ("trunk.layers.3", "mtp.0.block")."""
@@ -71,7 +75,9 @@ class V4Model(nn.Module):
             self.trunk = Trunk(config, dtype=dtype)
             self.lm_head = LMHead(config, dtype=dtype)
             depths = range(1, config.num_nextn_predict_layers + 1)
-            self.mtp = nn.ModuleList(MTPDepth(config, depth=depth, dtype=dtype) for depth in depths)
+            self.mtp = nn.ModuleList(
+                MTPDepth(config, depth=depth, dtype=dtype) for depth in depths
+            )
         if torch.device(device).type != "meta":
             initialise(self, std=config.initializer_range, seed=seed)
 
@@ -79,36 +85,52 @@ class V4Model(nn.Module):
     def device(self) -> torch.device:
         return self.lm_head.weight.device
 
-    def embed(self, pack: Pack) -> Tensor:
-        """[T, D]; 0 at padding. Pass it back as `embeddings` to differentiate with respect to it."""
-        embeddings: Tensor = self.trunk.embed_tokens(self._context(pack))
+    def embed(self, pack: Pack, *, exchange: Exchange | None = None) -> Tensor:
+        """[n, D]; 0 at padding. Pass it back as `embeddings` to differentiate with respect to it."""
+        embeddings: Tensor = self.trunk.embed_tokens(
+            self._context(pack, exchange=exchange)
+        )
         return embeddings
 
-    def forward(self, pack: Pack, *, logits: bool = False, embeddings: Tensor | None = None) -> V4Output:
-        """One pack, forward.
+    def forward(
+        self,
+        pack: Pack,
+        *,
+        logits: bool = False,
+        embeddings: Tensor | None = None,
+        exchange: Exchange | None = None,
+    ) -> V4Output:
+        """One pack, forward; on a group of ranks, this rank's n tokens of it.
 
         Args:
-            logits: also return logits [T, V] of the trunk and of every depth.
-            embeddings: [T, D] in place of the table's; those of padding are not read.
+            pack: the whole pack, the same on every rank.
+            logits: also return logits [n, V] of the trunk and of every depth.
+            embeddings: [n, D] in place of the table's; those of padding are not read.
+            exchange: the verbs of the context-parallel group; None for one rank.
 
         Raises:
             PackError: a real token outside the vocabulary.
         """
-        context = self._context(pack)
+        context = self._context(pack, exchange=exchange)
         embedded = (
-            self.trunk.embed_tokens(context) if embeddings is None else at_real_tokens(embeddings, context=context)
+            self.trunk.embed_tokens(context)
+            if embeddings is None
+            else at_real_tokens(embeddings, context=context)
         )
         hidden, blocks = self.trunk(embedded, context=context)
         hiddens = [hidden]
+        ahead = context.exchange.right_halo(
+            embedded, rows=len(self.mtp), plan=context.plan, where="mtp"
+        )
         for depth in self.mtp:
-            hidden, block = depth(blocks[-1].streams, embedded, context=context)
+            hidden, block = depth(blocks[-1].streams, ahead, context=context)
             hiddens.append(hidden)
             blocks.append(block)
         heads = [
             head_loss(hidden, head=self.lm_head, steps=depth + 1, context=context)
             for depth, hidden in enumerate(hiddens)
         ]
-        terms = step_terms(heads, blocks, real_tokens=pack.layout.real_tokens)
+        terms = step_terms(heads, blocks, context=context)
         step = losses(terms, config=self.config)
         mtp = tuple(
             MTPOutput(
@@ -129,10 +151,11 @@ class V4Model(nn.Module):
             hidden=hiddens[0],
             logits=self.lm_head(hiddens[0]) if logits else None,
             mtp=mtp,
+            plan=context.plan,
             terms=terms,
             router_counts={
-                name: block.router.counts
-                for name, block in zip(self._block_names(), blocks, strict=True)
+                self.config.block_name(layer): block.router.counts
+                for layer, block in enumerate(blocks)
                 if block.router is not None
             },
         )
@@ -144,9 +167,12 @@ class V4Model(nn.Module):
             assert isinstance(gate, LearnedRouter), f"{name} has no learned router"
             gate.rebalance(counts)
 
-    def _block_names(self) -> list[str]:
-        trunk = [f"trunk.layers.{layer}" for layer in range(self.config.num_hidden_layers)]
-        return trunk + [f"mtp.{depth}.block" for depth in range(len(self.mtp))]
-
-    def _context(self, pack: Pack) -> PackContext:
-        return context_of(pack, config=self.config, dtype=self.dtype, device=self.device)
+    def _context(self, pack: Pack, *, exchange: Exchange | None) -> PackContext:
+        group = one_rank() if exchange is None else exchange
+        return context_of(
+            pack,
+            config=self.config,
+            exchange=group,
+            dtype=self.dtype,
+            device=self.device,
+        )

@@ -24,17 +24,25 @@ class MTPDepth(nn.Module):
         self.hnorm = RMSNorm(hidden, eps=eps, dtype=dtype)
         self.e_proj = Projection(hidden, hidden, dtype=dtype)
         self.h_proj = Projection(hidden, hidden, dtype=dtype)
-        self.block = Block(config, layer=config.num_hidden_layers + depth - 1, dtype=dtype)
+        self.block = Block(
+            config, layer=config.num_hidden_layers + depth - 1, dtype=dtype
+        )
         self.hc_head = HyperHead(config, dtype=dtype)
         self.norm = RMSNorm(hidden, eps=eps, dtype=dtype)
 
-    def forward(self, streams: Tensor, embeddings: Tensor, *, context: PackContext) -> tuple[Tensor, BlockOutput]:
-        """streams [T, K, D] of the depth before, embeddings [T, D] -> hidden [T, D] for the LM head, block output.
+    def forward(
+        self, streams: Tensor, embeddings: Tensor, *, context: PackContext
+    ) -> tuple[Tensor, BlockOutput]:
+        """streams [n, K, D] of the depth before, embeddings [n + h, D] with those ahead -> hidden [T, D] for the LM head, block output.
 
         A position whose token t + depth lies outside its sample embeds 0; it is computed, but counts nowhere and no
         valid position sees it, since it lies behind them all.
         """
         source = context.ahead(self.depth)
         ahead = self.e_proj(self.enorm(gather_rows(embeddings, source)))
-        out = self.block(ahead[:, None, :] + self.h_proj(self.hnorm(streams)), counted=source >= 0, context=context)
+        out = self.block(
+            ahead[:, None, :] + self.h_proj(self.hnorm(streams)),
+            counted=source >= 0,
+            context=context,
+        )
         return self.norm(self.hc_head(out.streams)), out

@@ -21,12 +21,15 @@ class Trunk(nn.Module):
         self.num_streams = config.hc_mult
         self.embed_tokens = Embedding(config, dtype=dtype)
         self.layers = nn.ModuleList(
-            Block(config, layer=layer, dtype=dtype) for layer in range(config.num_hidden_layers)
+            Block(config, layer=layer, dtype=dtype)
+            for layer in range(config.num_hidden_layers)
         )
         self.hc_head = HyperHead(config, dtype=dtype)
         self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps, dtype=dtype)
 
-    def forward(self, embeddings: Tensor, *, context: PackContext) -> tuple[Tensor, list[BlockOutput]]:
+    def forward(
+        self, embeddings: Tensor, *, context: PackContext
+    ) -> tuple[Tensor, list[BlockOutput]]:
         """embeddings [T, D] -> hidden [T, D] for the LM head, and each layer's output (the last feeds MTP)."""
         streams = embeddings[:, None, :].expand(-1, self.num_streams, -1)
         outputs: list[BlockOutput] = []

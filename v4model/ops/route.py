@@ -15,7 +15,9 @@ def affinities(logits: Tensor) -> Tensor:
 
 def choose_experts(affinity: Tensor, *, bias: Tensor, top_k: int) -> Tensor:
     """[T, k] experts of the largest affinity + selection-only bias; ties go to the lower expert id."""
-    return torch.sort(affinity.detach() + bias, dim=1, descending=True, stable=True).indices[:, :top_k]
+    return torch.sort(
+        affinity.detach() + bias, dim=1, descending=True, stable=True
+    ).indices[:, :top_k]
 
 
 def expert_weights(affinity: Tensor, experts: Tensor, *, scaling: float) -> Tensor:
@@ -24,27 +26,31 @@ def expert_weights(affinity: Tensor, experts: Tensor, *, scaling: float) -> Tens
     return chosen / (chosen.sum(1, keepdim=True) + 1e-20) * scaling
 
 
-def count_selections(experts: Tensor, *, num_experts: int, sample: Tensor, num_samples: int) -> Tensor:
+def count_selections(
+    experts: Tensor, *, num_experts: int, sample: Tensor, num_samples: int
+) -> Tensor:
     """[S, E] selections of each expert by each sample's tokens; tokens of sample -1 (padding) are left out."""
     ones = F.one_hot(experts, num_experts).sum(1)
     return _sum_by_sample(ones, sample=sample, num_samples=num_samples)
 
 
-def balance_loss(affinity: Tensor, counts: Tensor, *, sample: Tensor, top_k: int) -> Tensor:
+def sum_shares(affinity: Tensor, *, sample: Tensor, num_samples: int) -> Tensor:
+    """[S, E] sums over each sample's tokens of affinity / its sum over all experts; sample -1 is left out."""
+    shares = affinity / affinity.sum(1, keepdim=True)
+    return _sum_by_sample(shares, sample=sample, num_samples=num_samples)
+
+
+def balance_loss(shares: Tensor, counts: Tensor, *, top_k: int) -> Tensor:
     """Sum over samples of len_s * L_s, with L_s = E / (k len_s) * sum_e count_e * mean share_e.
 
     Args:
-        affinity: [T, E]; counts: [S, E] from count_selections; sample: [T], -1 for tokens left out.
+        shares, counts: [S, E] of whole samples: on ranks, both are added up before this product.
 
     Returns:
         scalar, differentiable through the shares only.
     """
-    num_samples, num_experts = counts.shape
-    shares = affinity / affinity.sum(1, keepdim=True)
-    sums = _sum_by_sample(shares, sample=sample, num_samples=num_samples)
     lengths = counts.sum(1, keepdim=True) // top_k
-    means = sums / lengths.clamp_min(1)
-    return (counts * means).sum() * (num_experts / top_k)
+    return (counts * shares / lengths.clamp_min(1)).sum() * (counts.shape[1] / top_k)
 
 
 def _sum_by_sample(x: Tensor, *, sample: Tensor, num_samples: int) -> Tensor:

@@ -15,10 +15,20 @@ from v4model.layers.indexer import Indexer
 class CSAAttention(Attention):
     """Compressed sparse attention: overlapping windows of 4, at most `index_topk` of them a query."""
 
-    def __init__(self, config: V4Config, *, ratio: int, dtype: torch.dtype) -> None:
-        super().__init__(config, ratio=ratio, dtype=dtype)
-        self.compressor = Compressor(config, ratio=ratio, width=self.width, dtype=dtype)
-        self.indexer = Indexer(config, ratio=ratio, dtype=dtype)
+    def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
+        super().__init__(config, layer=layer, dtype=dtype)
+        self.compressor = Compressor(
+            config, ratio=self.ratio, width=self.width, dtype=dtype
+        )
+        self.indexer = Indexer(config, ratio=self.ratio, dtype=dtype)
 
-    def pooled(self, x: Tensor, q_latent: Tensor, *, context: PackContext) -> Pooled:
-        return Pooled(self.compressor(x, context=context), self.indexer(x, q_latent, context=context))
+    def pooled(
+        self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext
+    ) -> Pooled:
+        rows = self.compressor(halo, context=context, where=f"{self.name}.compressor")
+        return Pooled(
+            rows,
+            self.indexer(
+                x, q_latent, halo=halo, context=context, where=f"{self.name}.indexer"
+            ),
+        )

@@ -14,9 +14,16 @@ from v4model.layers.context import PackContext
 class HCAAttention(Attention):
     """Heavily compressed attention: non-overlapping windows, no indexer."""
 
-    def __init__(self, config: V4Config, *, ratio: int, dtype: torch.dtype) -> None:
-        super().__init__(config, ratio=ratio, dtype=dtype)
-        self.compressor = Compressor(config, ratio=ratio, width=self.width, dtype=dtype)
+    def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
+        super().__init__(config, layer=layer, dtype=dtype)
+        self.compressor = Compressor(
+            config, ratio=self.ratio, width=self.width, dtype=dtype
+        )
 
-    def pooled(self, x: Tensor, q_latent: Tensor, *, context: PackContext) -> Pooled:  # noqa: ARG002 - CSA's input
-        return Pooled(self.compressor(x, context=context), None)
+    def pooled(
+        self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext
+    ) -> Pooled:  # noqa: ARG002
+        return Pooled(
+            self.compressor(halo, context=context, where=f"{self.name}.compressor"),
+            None,
+        )
