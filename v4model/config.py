@@ -89,25 +89,15 @@ class V4Config:
                 f"{len(self.compress_ratios)} compress_ratios",
                 f"num_hidden_layers + num_nextn_predict_layers = {layers} entries",
             ),
+            (min(self.compress_ratios, default=0) >= 0, f"compress_ratios {self.compress_ratios}", "ratios >= 0"),
+            (1 not in self.compress_ratios, "compress ratio 1", "0 (dense), 4 (CSA) or another ratio > 1 (HCA)"),
             (
-                min(self.compress_ratios, default=0) >= 0,
-                f"compress_ratios {self.compress_ratios}",
-                "ratios >= 0",
-            ),
-            (
-                1 not in self.compress_ratios,
-                "compress ratio 1",
-                "0 (dense), 4 (CSA) or another ratio > 1 (HCA)",
-            ),
-            (
-                0 < self.qk_rope_head_dim <= self.head_dim
-                and self.qk_rope_head_dim % 2 == 0,
+                0 < self.qk_rope_head_dim <= self.head_dim and self.qk_rope_head_dim % 2 == 0,
                 f"qk_rope_head_dim {self.qk_rope_head_dim}",
                 f"an even number in (0, head_dim = {self.head_dim}]",
             ),
             (
-                CSA_RATIO not in self.compress_ratios
-                or self.qk_rope_head_dim <= self.index_head_dim,
+                CSA_RATIO not in self.compress_ratios or self.qk_rope_head_dim <= self.index_head_dim,
                 f"index_head_dim {self.index_head_dim}",
                 f"at least qk_rope_head_dim = {self.qk_rope_head_dim}",
             ),
@@ -126,27 +116,11 @@ class V4Config:
                 f"num_hash_layers {self.num_hash_layers}",
                 f"0 to num_hidden_layers = {self.num_hidden_layers}",
             ),
-            (
-                self.sliding_window > 0,
-                f"sliding_window {self.sliding_window}",
-                "at least 1",
-            ),
+            (self.sliding_window > 0, f"sliding_window {self.sliding_window}", "at least 1"),
             (self.index_topk > 0, f"index_topk {self.index_topk}", "at least 1"),
-            (
-                self.hc_sinkhorn_iters > 0,
-                f"hc_sinkhorn_iters {self.hc_sinkhorn_iters}",
-                "at least 1",
-            ),
-            (
-                self.loss_chunk_tokens > 0,
-                f"loss_chunk_tokens {self.loss_chunk_tokens}",
-                "at least 1",
-            ),
-            (
-                self.attention_block_tokens > 0,
-                f"attention_block_tokens {self.attention_block_tokens}",
-                "at least 1",
-            ),
+            (self.hc_sinkhorn_iters > 0, f"hc_sinkhorn_iters {self.hc_sinkhorn_iters}", "at least 1"),
+            (self.loss_chunk_tokens > 0, f"loss_chunk_tokens {self.loss_chunk_tokens}", "at least 1"),
+            (self.attention_block_tokens > 0, f"attention_block_tokens {self.attention_block_tokens}", "at least 1"),
         ]
         for fine, got, expected in checks:
             if not fine:
@@ -164,9 +138,7 @@ class V4Config:
         and with CSA's overlap 2 * ratio - 1.
         """
         ratio = self.compress_ratios[layer]
-        return max(
-            self.sliding_window - 1, (2 * ratio if ratio == CSA_RATIO else ratio) - 1
-        )
+        return max(self.sliding_window - 1, (2 * ratio if ratio == CSA_RATIO else ratio) - 1)
 
     def block_name(self, layer: int) -> str:
         """ "trunk.layers.3", or "mtp.0.block" for the blocks behind the trunk."""
@@ -191,11 +163,7 @@ class V4Config:
         Raises:
             ConfigError: an unreadable file, a missing key, or a value that no V4 model has.
         """
-        return cls(
-            **_fields_from_hf(
-                source if isinstance(source, Mapping) else _read_json(Path(source))
-            )
-        )
+        return cls(**_fields_from_hf(source if isinstance(source, Mapping) else _read_json(Path(source))))
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -203,13 +171,9 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            got=str(error), expected="a readable config.json", where=str(file)
-        ) from error
+        raise ConfigError(got=str(error), expected="a readable config.json", where=str(file)) from error
     if not isinstance(data, dict):
-        raise ConfigError(
-            got=type(data).__name__, expected="a JSON object", where=str(file)
-        )
+        raise ConfigError(got=type(data).__name__, expected="a JSON object", where=str(file))
     return data
 
 
@@ -229,26 +193,14 @@ _FIXED = {"num_key_value_heads": 1, "n_shared_experts": 1, "scoring_func": "sqrt
 def _fields_from_hf(data: Mapping[str, Any]) -> dict[str, Any]:
     missing = [key for key in _REQUIRED if data.get(key) is None]
     if missing:
-        raise ConfigError(
-            got=f"no {', '.join(missing)}",
-            expected="the keys of a V4 config.json",
-            where="config",
-        )
+        raise ConfigError(got=f"no {', '.join(missing)}", expected="the keys of a V4 config.json", where="config")
     for key, only in _FIXED.items():
         if key in data and data[key] != only:
-            raise ConfigError(
-                got=f"{key} = {data[key]!r}",
-                expected=f"{only!r}, as every V4 model has",
-                where="config",
-            )
-    fields = {
-        key: data[key] for key in (*_REQUIRED, *_OPTIONAL) if data.get(key) is not None
-    }
+            raise ConfigError(got=f"{key} = {data[key]!r}", expected=f"{only!r}, as every V4 model has", where="config")
+    fields = {key: data[key] for key in (*_REQUIRED, *_OPTIONAL) if data.get(key) is not None}
     depth = data.get("num_nextn_predict_layers")
     fields["num_nextn_predict_layers"] = 1 if depth is None else depth
-    fields["compress_ratios"] = _ratios(
-        data, num_mtp=fields["num_nextn_predict_layers"]
-    )
+    fields["compress_ratios"] = _ratios(data, num_mtp=fields["num_nextn_predict_layers"])
     fields["num_hash_layers"] = _num_hash_layers(data)
     fields |= _rope(data, head_dim=fields.get("head_dim", 512))
     return fields
@@ -260,27 +212,18 @@ def _ratios(data: Mapping[str, Any], *, num_mtp: int) -> tuple[int, ...]:
     if ratios is None:
         types = data.get("layer_types")
         if types is None:
-            raise ConfigError(
-                got="neither", expected="compress_ratios or layer_types", where="config"
-            )
+            raise ConfigError(got="neither", expected="compress_ratios or layer_types", where="config")
         unknown = [kind for kind in types if kind not in _LAYER_TYPE_KINDS]
         if unknown:
             raise ConfigError(
-                got=f"layer type {unknown[0]!r}",
-                expected=", ".join(_LAYER_TYPE_KINDS),
-                where="layer_types",
+                got=f"layer type {unknown[0]!r}", expected=", ".join(_LAYER_TYPE_KINDS), where="layer_types"
             )
         rates = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
         rates |= data.get("compress_rates") or {}
         ratios = [rates.get(kind, 0) for kind in types]
-        if (
-            rates["compressed_sparse_attention"] != CSA_RATIO
-            and "compressed_sparse_attention" in types
-        ):
+        if rates["compressed_sparse_attention"] != CSA_RATIO and "compressed_sparse_attention" in types:
             raise ConfigError(
-                got=f"a CSA rate of {rates['compressed_sparse_attention']}",
-                expected="4",
-                where="compress_rates",
+                got=f"a CSA rate of {rates['compressed_sparse_attention']}", expected="4", where="compress_rates"
             )
     # transformers lists the trunk only; the released MTP blocks are dense (ratio 0).
     return tuple(ratios) if len(ratios) > num_layers else (*ratios, *(0,) * num_mtp)
@@ -295,9 +238,7 @@ def _num_hash_layers(data: Mapping[str, Any]) -> int:
     count = list(types).count("hash_moe")
     if list(types) != ["hash_moe"] * count + ["moe"] * (len(types) - count):
         raise ConfigError(
-            got=f"mlp_layer_types {list(types)}",
-            expected="hash_moe layers first, then moe",
-            where="config",
+            got=f"mlp_layer_types {list(types)}", expected="hash_moe layers first, then moe", where="config"
         )
     return count
 
@@ -316,11 +257,7 @@ def _rope(data: Mapping[str, Any], *, head_dim: int) -> dict[str, Any]:
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "yarn":
         keys = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
-        fields["rope_scaling"] = Yarn(
-            **{key: scaling[key] for key in keys if scaling.get(key) is not None}
-        )
+        fields["rope_scaling"] = Yarn(**{key: scaling[key] for key in keys if scaling.get(key) is not None})
     elif kind != "default":
-        raise ConfigError(
-            got=f"rope type {kind!r}", expected="'yarn' or none", where="rope_scaling"
-        )
+        raise ConfigError(got=f"rope type {kind!r}", expected="'yarn' or none", where="rope_scaling")
     return fields

@@ -14,9 +14,7 @@ class V4Error(ValueError):
 
     def __init__(self, *, got: str, expected: str, where: str = "") -> None:
         self.got, self.expected, self.where = got, expected, where
-        super().__init__(
-            f"got {got}; expected {expected}" + (f"; where: {where}" if where else "")
-        )
+        super().__init__(f"got {got}; expected {expected}" + (f"; where: {where}" if where else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling of exceptions, and errors cross process borders.

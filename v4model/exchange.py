@@ -30,15 +30,43 @@ class Request:
         return f"{self.verb} in {self.where}" + (" (backward)" if self.backward else "")
 
 
+class RankError(RuntimeError):
+    """Ranks that disagree, or that would wait for each other for ever, told by name."""
+
+
+def check_agreement(
+    *, own: Request, theirs: Request, expected_rows: int, rows: int, rank: int, other: int, turn: int
+) -> None:
+    """That rank `other` does what rank `rank` does in exchange `turn`, and sends the rows it expects.
+
+    Raises:
+        RankError: they disagree.
+    """
+    if theirs != own:
+        raise RankError(f"rank {rank} asks for {own}, where rank {other} asks for {theirs} (exchange {turn})")
+    if rows != expected_rows:
+        raise RankError(
+            f"rank {rank} expects {expected_rows} rows of rank {other} in {own}, where it sends {rows} (exchange {turn})"
+        )
+
+
+class Pipe(Protocol):
+    """Carries tensors between the stages of a pipeline, without autograd."""
+
+    def send(self, x: Tensor, *, to_stage: int) -> None: ...
+
+    def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
+        """The next message of that stage, of the shape and dtype of `like`."""
+        ...
+
+
 class Wire(Protocol):
     """Moves tensors among the ranks of one group, without autograd."""
 
     rank: int
     ranks: int
 
-    def swap(
-        self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request
-    ) -> list[Tensor]:
+    def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:
         """sends[r] [n_r, ...] goes to rank r; what rank r sent comes back at [r], with receives[r] rows.
 
         All sends have the same trailing shape and dtype. Collective: every rank of the group calls it.
@@ -66,23 +94,16 @@ class Exchange:
         if self.ranks == 1:
             return x
         halo = self._tokens(
-            x,
-            reach=lambda rank: plan.left(rows, of=rank),
-            plan=plan,
-            request=Request("left_halo", where),
+            x, reach=lambda rank: plan.left(rows, of=rank), plan=plan, request=Request("left_halo", where)
         )
         return torch.cat([halo, x])
 
-    def right_halo(
-        self, x: Tensor, *, rows: int, plan: ShardPlan, where: str
-    ) -> Tensor:
+    def right_halo(self, x: Tensor, *, rows: int, plan: ShardPlan, where: str) -> Tensor:
         """x [n, ...] -> [n + h, ...] with the `rows` tokens behind them (fewer at the end)."""
         if self.ranks == 1:
             return x
         request = Request("right_halo", where)
-        halo = self._tokens(
-            x, reach=lambda rank: plan.right(rows, of=rank), plan=plan, request=request
-        )
+        halo = self._tokens(x, reach=lambda rank: plan.right(rows, of=rank), plan=plan, request=request)
         return torch.cat([x, halo])
 
     def all_rows(self, x: Tensor, *, counts: Sequence[int], where: str) -> Tensor:
@@ -99,46 +120,25 @@ class Exchange:
         total: Tensor = _Total.apply(x, self, Request("total", where))  # type: ignore[no-untyped-call]
         return total
 
-    def swap_rows(
-        self, x: Tensor, *, sends: Sequence[int], receives: Sequence[int], where: str
-    ) -> Tensor:
+    def swap_rows(self, x: Tensor, *, sends: Sequence[int], receives: Sequence[int], where: str) -> Tensor:
         """Rows of x [sum(sends), ...], in order of receiving rank -> [sum(receives), ...] in order of sending rank."""
         if self.ranks == 1:
             return x
         ends = torch.tensor([0, *sends]).cumsum(0).tolist()
-        moves = _Moves(
-            sends=list(zip(ends[:-1], ends[1:], strict=True)), receives=list(receives)
-        )
+        moves = _Moves(sends=list(zip(ends[:-1], ends[1:], strict=True)), receives=list(receives))
         return self._move(x, moves, Request("swap_rows", where))
 
-    def swap(
-        self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request
-    ) -> list[Tensor]:
+    def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:
         """The wire's swap, counted."""
-        self.sent_bytes[request.verb] += sum(
-            s.nbytes for rank, s in enumerate(sends) if rank != self.rank
-        )
+        self.sent_bytes[request.verb] += sum(s.nbytes for rank, s in enumerate(sends) if rank != self.rank)
         return self.wire.swap(sends, receives=receives, request=request)
 
-    def _tokens(
-        self,
-        x: Tensor,
-        *,
-        reach: Callable[[int], range],
-        plan: ShardPlan,
-        request: Request,
-    ) -> Tensor:
+    def _tokens(self, x: Tensor, *, reach: Callable[[int], range], plan: ShardPlan, request: Request) -> Tensor:
         own = range(plan.start, plan.end)
         sends = [_overlap(own, reach(rank)) for rank in range(self.ranks)]
         wanted = reach(self.rank)
-        receives = [
-            len(_overlap(range(*plan.bounds(rank)), wanted))
-            for rank in range(self.ranks)
-        ]
-        moves = _Moves(
-            sends=[(part.start - plan.start, part.stop - plan.start) for part in sends],
-            receives=receives,
-        )
+        receives = [len(_overlap(range(*plan.bounds(rank)), wanted)) for rank in range(self.ranks)]
+        moves = _Moves(sends=[(part.start - plan.start, part.stop - plan.start) for part in sends], receives=receives)
         return self._move(x, moves, request)
 
     def _move(self, x: Tensor, moves: _Moves, request: Request) -> Tensor:
@@ -158,15 +158,8 @@ class _Move(torch.autograd.Function):
     """Rows to others, theirs joined in rank order; backward, gradients return to the rows they left and add up."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, moves: _Moves, exchange: Exchange, request: Request
-    ) -> Tensor:
-        ctx.moves, ctx.exchange, ctx.request, ctx.shape = (
-            moves,
-            exchange,
-            request,
-            x.shape,
-        )
+    def forward(ctx: Any, x: Tensor, moves: _Moves, exchange: Exchange, request: Request) -> Tensor:
+        ctx.moves, ctx.exchange, ctx.request, ctx.shape = (moves, exchange, request, x.shape)
         sends = [x[start:end] for start, end in moves.sends]
         return torch.cat(exchange.swap(sends, receives=moves.receives, request=request))
 
@@ -174,9 +167,7 @@ class _Move(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         back = Request(ctx.request.verb, ctx.request.where, backward=True)
         sizes = [end - start for start, end in ctx.moves.sends]
-        parts = ctx.exchange.swap(
-            grads[0].split(ctx.moves.receives), receives=sizes, request=back
-        )
+        parts = ctx.exchange.swap(grads[0].split(ctx.moves.receives), receives=sizes, request=back)
         grad = grads[0].new_zeros(ctx.shape)
         # In rank order, so that the bits do not depend on who was first.
         for (start, end), part in zip(ctx.moves.sends, parts, strict=True):
@@ -187,9 +178,7 @@ class _Move(torch.autograd.Function):
 class _Total(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, exchange: Exchange, request: Request) -> Tensor:  # noqa: ARG004 - torch's protocol
-        parts = exchange.swap(
-            [x[None]] * exchange.ranks, receives=[1] * exchange.ranks, request=request
-        )
+        parts = exchange.swap([x[None]] * exchange.ranks, receives=[1] * exchange.ranks, request=request)
         total = parts[0][0].clone()
         for part in parts[1:]:
             total += part[0]
@@ -205,15 +194,21 @@ class _NoWire:
 
     rank, ranks = 0, 1
 
-    def swap(
-        self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request
-    ) -> list[Tensor]:  # noqa: ARG002
+    def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:  # noqa: ARG002
         return list(sends)
 
 
-def one_rank() -> Exchange:
-    """No one to exchange with: every verb is the identity."""
-    return Exchange(_NoWire())
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """The groups one rank computes in: cp shares the tokens of a pack, ep the experts of every MoE."""
+
+    cp: Exchange
+    ep: Exchange
+
+    @classmethod
+    def one(cls) -> Ranks:
+        """No one to exchange with: every verb is the identity."""
+        return cls(Exchange(_NoWire()), Exchange(_NoWire()))
 
 
 def _overlap(a: range, b: range) -> range:

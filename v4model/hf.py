@@ -31,10 +31,7 @@ _TRANSFORMERS = (
     (r"^(mtp\.\d+)\.block\.", r"\1."),
     (r"\.indexer\.compressor\.", ".compressor.indexer."),
     (r"\.self_attn\.indexer\.q_b_proj\.", ".self_attn.compressor.indexer.q_b_proj."),
-    (
-        r"\.self_attn\.indexer\.weights_proj\.",
-        ".self_attn.compressor.indexer.scorer.weights_proj.",
-    ),
+    (r"\.self_attn\.indexer\.weights_proj\.", ".self_attn.compressor.indexer.scorer.weights_proj."),
 )
 # (ours, the released checkpoint's), likewise.
 _RELEASED = (
@@ -70,13 +67,7 @@ def export(model: V4Model, *, names: Names = "transformers") -> dict[str, Tensor
     return dict(_pieces(model, names=names))
 
 
-def save(
-    model: V4Model,
-    folder: str | Path,
-    *,
-    names: Names = "transformers",
-    shard_bytes: int = 5 * 2**30,
-) -> None:
+def save(model: V4Model, folder: str | Path, *, names: Names = "transformers", shard_bytes: int = 5 * 2**30) -> None:
     """Writes `export(model)` as safetensors: one file, or shards of at most `shard_bytes` with an index.
 
     The index is written last, so that a folder with an index is whole.
@@ -100,9 +91,7 @@ def save(
         save_file(shard, folder / file)
         where |= dict.fromkeys(shard, file)
     total = sum(tensor.nbytes for shard in shards for tensor in shard.values())
-    (folder / _INDEX).write_text(
-        json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=1)
-    )
+    (folder / _INDEX).write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": where}, indent=1))
 
 
 @torch.no_grad()
@@ -122,18 +111,14 @@ def load(model: V4Model, source: Mapping[str, Tensor] | str | Path) -> None:
     for name, tensor in wanted.items():
         if given[name].shape != tensor.shape:
             raise WeightError(
-                got=f"{name} of shape {list(given[name].shape)}",
-                expected=f"{list(tensor.shape)}",
-                where=where,
+                got=f"{name} of shape {list(given[name].shape)}", expected=f"{list(tensor.shape)}", where=where
             )
     # Pieces are views of the model's own tensors, so copying into them loads it.
     for name, tensor in wanted.items():
         tensor.copy_(given[name])
 
 
-def _check_names(
-    wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], *, where: str
-) -> None:
+def _check_names(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], *, where: str) -> None:
     missing = [name for name in wanted if name not in given]
     unexpected = [name for name in given if name not in wanted]
     if not missing and not unexpected:
@@ -143,17 +128,13 @@ def _check_names(
         for kind, names in (("no", missing), ("unexpected", unexpected))
         if names
     )
-    raise WeightError(
-        got=got, expected=f"exactly the model's {len(wanted)} tensors", where=where
-    )
+    raise WeightError(got=got, expected=f"exactly the model's {len(wanted)} tensors", where=where)
 
 
 def _pieces(model: V4Model, *, names: Names) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer under its public name, as views of the model's own memory."""
     if names not in get_args(Names):
-        raise WeightError(
-            got=f"names={names!r}", expected=" or ".join(map(repr, get_args(Names)))
-        )
+        raise WeightError(got=f"names={names!r}", expected=" or ".join(map(repr, get_args(Names))))
     for ours, tensor in model.state_dict().items():
         if names == "transformers":
             yield _rename(ours, _TRANSFORMERS), tensor
@@ -184,16 +165,10 @@ def _read(path: Path) -> dict[str, Tensor]:
             with safe_open(file, framework="pt") as shard:
                 for name in shard.keys():  # noqa: SIM118 - not a mapping: it has keys() only
                     if name in tensors:
-                        raise WeightError(
-                            got=f"{name} twice",
-                            expected="each tensor once",
-                            where=str(file),
-                        )
+                        raise WeightError(got=f"{name} twice", expected="each tensor once", where=str(file))
                     tensors[name] = shard.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise WeightError(
-                got=str(error), expected="a readable safetensors file", where=str(file)
-            ) from error
+            raise WeightError(got=str(error), expected="a readable safetensors file", where=str(file)) from error
     return tensors
 
 
@@ -203,12 +178,8 @@ def _shards(folder: Path) -> list[Path]:
         try:
             where = json.loads(index.read_text())["weight_map"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise WeightError(
-                got=repr(error), expected="an index with a weight_map", where=str(index)
-            ) from error
+            raise WeightError(got=repr(error), expected="an index with a weight_map", where=str(index)) from error
         return [folder / file for file in sorted(set(where.values()))]
     if single.is_file():
         return [single]
-    raise WeightError(
-        got="neither", expected=f"{_SINGLE} or {_INDEX}", where=str(folder)
-    )
+    raise WeightError(got="neither", expected=f"{_SINGLE} or {_INDEX}", where=str(folder))

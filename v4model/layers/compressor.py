@@ -16,18 +16,14 @@ from v4model.ops.rope import rotate
 class Compressor(nn.Module):
     """Tokens to pooled rows, normed and rotated (CSA eq. 9-12 at ratio 4, else HCA eq. 20-23)."""
 
-    def __init__(
-        self, config: V4Config, *, ratio: int, width: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, config: V4Config, *, ratio: int, width: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.ratio = ratio
         self.overlaps = ratio == CSA_RATIO
         projected = 2 * width if self.overlaps else width
         self.kv_proj = Projection(config.hidden_size, projected, dtype=dtype)
         self.gate_proj = Projection(config.hidden_size, projected, dtype=dtype)
-        self.position_bias = nn.Parameter(
-            torch.empty(ratio, projected, dtype=wide_dtype(dtype))
-        )
+        self.position_bias = nn.Parameter(torch.empty(ratio, projected, dtype=wide_dtype(dtype)))
         self.kv_norm = RMSNorm(width, eps=config.rms_norm_eps, dtype=dtype)
 
     def forward(self, x: Tensor, *, context: PackContext, where: str) -> Tensor:
@@ -35,9 +31,7 @@ class Compressor(nn.Module):
         pool = pool_overlapping_windows if self.overlaps else pool_windows
         plan = context.plan
         windows = context.own_windows[self.ratio].starting_at(plan.end - x.shape[0])
-        rows = pool(
-            self.kv_proj(x), self.gate_proj(x), self.position_bias, windows=windows
-        )
+        rows = pool(self.kv_proj(x), self.gate_proj(x), self.position_bias, windows=windows)
         rows = rotate(self.kv_norm(rows), context.pool_rotation[self.ratio])
         counts = [len(owned) for owned in plan.windows(ratio=self.ratio)]
-        return context.exchange.all_rows(rows, counts=counts, where=where)
+        return context.ranks.cp.all_rows(rows, counts=counts, where=where)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from v4model.config import V4Config
 from v4model.errors import PackError
-from v4model.exchange import Exchange
+from v4model.exchange import Ranks
 from v4model.ops.rope import inverse_frequencies, rotations
 from v4model.pack.collate import Pack
 from v4model.pack.layout import PackLayout
@@ -32,7 +32,7 @@ class PackContext:
 
     config: V4Config
     plan: ShardPlan
-    exchange: Exchange
+    ranks: Ranks
     visibility: Visibility
     """Of this rank's queries."""
     dtype: torch.dtype
@@ -54,10 +54,7 @@ class PackContext:
 
     @cached_property
     def _key_rotation(self) -> dict[bool, Rotation]:
-        return {
-            compressed: self._rotation(self.key_position, compressed=compressed)
-            for compressed in (False, True)
-        }
+        return {compressed: self._rotation(self.key_position, compressed=compressed) for compressed in (False, True)}
 
     def rotation(self, rows: int, *, compressed: bool) -> Rotation:
         """cos and sin [rows, r/2] of the last `rows` tokens up to the rank's last: n for queries, more with a halo."""
@@ -75,17 +72,12 @@ class PackContext:
     @cached_property
     def pool_rotation(self) -> dict[int, Rotation]:
         """cos and sin [w, r/2] of the rank's pooled rows, by ratio: each at its window's first in-sample position."""
-        return {
-            ratio: self._rotation(windows.position, compressed=True)
-            for ratio, windows in self.own_windows.items()
-        }
+        return {ratio: self._rotation(windows.position, compressed=True) for ratio, windows in self.own_windows.items()}
 
     def ahead(self, steps: int) -> Tensor:
         """[n] int64: index into `ahead_tokens` of the token `steps` further in the same sample, -1 if none."""
         source = self.layout.ahead(steps)[self.plan.start : self.plan.end]
-        return torch.where(source >= 0, source - self.plan.start, -1).to(
-            self.tokens.device
-        )
+        return torch.where(source >= 0, source - self.plan.start, -1).to(self.tokens.device)
 
     def _rotation(self, position: Tensor, *, compressed: bool) -> Rotation:
         config = self.config
@@ -97,35 +89,26 @@ class PackContext:
         return rotations(position, frequencies=frequencies, dtype=self.dtype)
 
 
-def context_of(
-    pack: Pack,
-    *,
-    config: V4Config,
-    exchange: Exchange,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> PackContext:
+def context_of(pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device) -> PackContext:
     """The context of this rank, from the whole pack.
 
     Raises:
         PackError: a real token outside the vocabulary.
     """
     _check_vocabulary(pack, vocab_size=config.vocab_size)
-    plan = shard_of(pack.layout, rank=exchange.rank, ranks=exchange.ranks)
+    plan = shard_of(pack.layout, rank=ranks.cp.rank, ranks=ranks.cp.ranks)
     layout = plan.layout
     padding = layout.total - pack.layout.total
     own = slice(plan.start, plan.end)
     ahead = slice(plan.start, plan.right(config.num_nextn_predict_layers + 1).stop)
     real = layout.real.to(pack.tokens.device)
     tokens = torch.where(real, F.pad(pack.tokens, (0, padding)), 0)
-    visibility = visibility_of(
-        layout, window=config.sliding_window, ratios=config.ratios, device=device
-    )
+    visibility = visibility_of(layout, window=config.sliding_window, ratios=config.ratios, device=device)
     reach = max(config.reach(layer) for layer in range(len(config.compress_ratios)))
     return PackContext(
         config=config,
         plan=plan,
-        exchange=exchange,
+        ranks=ranks,
         visibility=visibility.part(plan.start, plan.end),
         dtype=dtype,
         tokens=tokens[own].to(device),
@@ -142,7 +125,5 @@ def _check_vocabulary(pack: Pack, *, vocab_size: int) -> None:
     if outside.any():
         token = int(outside.nonzero()[0])
         raise PackError(
-            got=f"token id {int(pack.tokens[token])}",
-            expected=f"0 to {vocab_size - 1}",
-            where=pack.layout.where(token),
+            got=f"token id {int(pack.tokens[token])}", expected=f"0 to {vocab_size - 1}", where=pack.layout.where(token)
         )

@@ -1,4 +1,4 @@
-"""Experts: clamped SwiGLU, all of them on every token (fixed shapes) or each on its own tokens."""
+"""Experts: clamped SwiGLU, all of them on every token (fixed shapes) or each on its own tokens, here or on their ranks."""
 
 from __future__ import annotations
 
@@ -7,62 +7,76 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from v4model.config import V4Config
+from v4model.exchange import Exchange
 from v4model.layers.projections import Projection
+from v4model.layers.share import Share
 from v4model.layers.router import Routing
 from v4model.ops.swiglu import clamped_swiglu
 
 
 class Experts(nn.Module):
-    """Routed experts, weights stacked: gate_up_proj [E, 2I, D] (gate first), down_proj [E, D, I]. No capacity."""
+    """Routed experts, weights stacked: gate_up_proj [E, 2I, D] (gate first), down_proj [E, D, I]. No capacity.
 
-    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+    On a group of ranks, rank r computes the r-th of equal runs of experts, for the tokens of all ranks.
+    """
+
+    def __init__(self, config: V4Config, *, name: str, share: Share, dtype: torch.dtype) -> None:
         super().__init__()
-        self.limit, self.fixed_shape = (
-            config.swiglu_limit,
-            config.experts_have_fixed_shape,
-        )
-        experts, width, hidden = (
-            config.n_routed_experts,
-            config.moe_intermediate_size,
-            config.hidden_size,
-        )
-        self.gate_up_proj = nn.Parameter(
-            torch.empty(experts, 2 * width, hidden, dtype=dtype)
-        )
-        self.down_proj = nn.Parameter(torch.empty(experts, hidden, width, dtype=dtype))
+        self.name, self.limit, self.fixed_shape = name, config.swiglu_limit, config.experts_have_fixed_shape
+        width, hidden = config.moe_intermediate_size, config.hidden_size
+        self.num_experts = config.n_routed_experts
+        self.held = share.experts(self.num_experts)
+        self.gate_up_proj = nn.Parameter(torch.empty(len(self.held), 2 * width, hidden, dtype=dtype))
+        self.down_proj = nn.Parameter(torch.empty(len(self.held), hidden, width, dtype=dtype))
 
-    def forward(self, x: Tensor, routing: Routing) -> Tensor:
-        """x [T, D] -> the chosen experts' outputs, weighted and added [T, D]."""
-        return (
-            self._all_on_every_token(x, routing)
-            if self.fixed_shape
-            else self._each_on_its_own(x, routing)
-        )
+    def forward(self, x: Tensor, routing: Routing, *, ranks: Exchange) -> Tensor:
+        """x [n, D] -> the chosen experts' outputs, weighted and added [n, D]."""
+        if ranks.ranks > 1:
+            return self._on_their_ranks(x, routing, ranks=ranks)
+        if self.fixed_shape:
+            return self._all_on_every_token(x, routing)
+        token = torch.arange(x.shape[0], device=x.device)[:, None].expand_as(routing.experts).flatten()
+        out = self._each_on_its_own(x[token], routing.experts.flatten(), first=0, count=self.num_experts)
+        return _add_weighted(out, token, routing.weights.flatten(), num_tokens=x.shape[0])
 
     def _all_on_every_token(self, x: Tensor, routing: Routing) -> Tensor:
         # No shape depends on what others route to, so a neighbour's tokens cannot move a bit of one's own.
         gate, up = torch.einsum("td,efd->tef", x, self.gate_up_proj).chunk(2, dim=-1)
-        out = torch.einsum(
-            "tef,edf->ted", clamped_swiglu(gate, up, limit=self.limit), self.down_proj
-        )
-        chosen = out[
-            torch.arange(x.shape[0], device=x.device)[:, None], routing.experts
-        ]
+        out = torch.einsum("tef,edf->ted", clamped_swiglu(gate, up, limit=self.limit), self.down_proj)
+        chosen = out[torch.arange(x.shape[0], device=x.device)[:, None], routing.experts]
         return torch.einsum("tk,tkd->td", routing.weights.to(x.dtype), chosen)
 
-    def _each_on_its_own(self, x: Tensor, routing: Routing) -> Tensor:
-        total = torch.zeros_like(x)
+    def _each_on_its_own(self, x: Tensor, expert: Tensor, *, first: int, count: int) -> Tensor:
+        """Row i of x [N, D] through expert[i], one of [first, first + count) -> [N, D]."""
+        out = torch.zeros_like(x)
         # Experts without a token run on an empty batch: their parameters keep a gradient edge.
-        for expert, (gate_up, down) in enumerate(
-            zip(self.gate_up_proj, self.down_proj, strict=True)
-        ):
-            token, choice = (routing.experts == expert).nonzero(as_tuple=True)
-            gate, up = F.linear(x[token], gate_up).chunk(2, dim=-1)
-            out = F.linear(clamped_swiglu(gate, up, limit=self.limit), down)
-            total = total.index_add(
-                0, token, out * routing.weights[token, choice, None].to(x.dtype)
-            )
-        return total
+        for number in range(first, first + count):
+            rows = (expert == number).nonzero()[:, 0]
+            held = number - self.held.start
+            gate, up = F.linear(x[rows], self.gate_up_proj[held]).chunk(2, dim=-1)
+            done = F.linear(clamped_swiglu(gate, up, limit=self.limit), self.down_proj[held])
+            out = out.index_copy(0, rows, done)
+        return out
+
+    def _on_their_ranks(self, x: Tensor, routing: Routing, *, ranks: Exchange) -> Tensor:
+        run = self.num_experts // ranks.ranks
+        # Choices in order of their expert, hence of its rank; stable, so that a token's choices keep their order.
+        order = torch.argsort(routing.experts.flatten(), stable=True)
+        token, expert = order // routing.experts.shape[1], routing.experts.flatten()[order]
+        sends = torch.bincount(expert // run, minlength=ranks.ranks)
+        receives = ranks.swap_rows(sends, sends=[1] * ranks.ranks, receives=[1] * ranks.ranks, where=self.name)
+        there, back = sends.tolist(), receives.tolist()
+        theirs = ranks.swap_rows(x[token], sends=there, receives=back, where=self.name)
+        their_expert = ranks.swap_rows(expert, sends=there, receives=back, where=self.name)
+        out = self._each_on_its_own(theirs, their_expert, first=ranks.rank * run, count=run)
+        out = ranks.swap_rows(out, sends=back, receives=there, where=self.name)
+        return _add_weighted(out, token, routing.weights.flatten()[order], num_tokens=x.shape[0])
+
+
+def _add_weighted(out: Tensor, token: Tensor, weight: Tensor, *, num_tokens: int) -> Tensor:
+    """sum over rows i of token t of weight[i] out[i], [num_tokens, D]."""
+    total = out.new_zeros(num_tokens, out.shape[1])
+    return total.index_add(0, token, out * weight[:, None].to(out.dtype))
 
 
 class SharedExpert(nn.Module):
@@ -77,7 +91,5 @@ class SharedExpert(nn.Module):
         self.down_proj = Projection(width, hidden, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(
-            clamped_swiglu(self.gate_proj(x), self.up_proj(x), limit=self.limit)
-        )
+        out: Tensor = self.down_proj(clamped_swiglu(self.gate_proj(x), self.up_proj(x), limit=self.limit))
         return out

@@ -18,17 +18,9 @@ class HyperConnection(nn.Module):
     def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
         super().__init__()
         self.streams = config.hc_mult
-        self.iterations, self.eps, self.norm_eps = (
-            config.hc_sinkhorn_iters,
-            config.hc_eps,
-            config.rms_norm_eps,
-        )
+        self.iterations, self.eps, self.norm_eps = (config.hc_sinkhorn_iters, config.hc_eps, config.rms_norm_eps)
         rows = (2 + self.streams) * self.streams
-        self.fn = nn.Parameter(
-            torch.empty(
-                rows, self.streams * config.hidden_size, dtype=wide_dtype(dtype)
-            )
-        )
+        self.fn = nn.Parameter(torch.empty(rows, self.streams * config.hidden_size, dtype=wide_dtype(dtype)))
         self.base = nn.Parameter(torch.empty(rows, dtype=wide_dtype(dtype)))
         self.scale = nn.Parameter(torch.empty(3, dtype=wide_dtype(dtype)))
 
@@ -38,16 +30,11 @@ class HyperConnection(nn.Module):
         sizes = [self.streams, self.streams, self.streams**2]
         pre, post, comb = (
             part * scale + base
-            for part, scale, base in zip(
-                y.split(sizes, 1), self.scale, self.base.split(sizes), strict=True
-            )
+            for part, scale, base in zip(y.split(sizes, 1), self.scale, self.base.split(sizes), strict=True)
         )
         pre = torch.sigmoid(pre) + self.eps
         post = 2 * torch.sigmoid(post)
-        comb = (
-            torch.softmax(comb.unflatten(1, (self.streams, self.streams)), dim=-1)
-            + self.eps
-        )
+        comb = torch.softmax(comb.unflatten(1, (self.streams, self.streams)), dim=-1) + self.eps
         comb = sinkhorn(comb, iterations=self.iterations, eps=self.eps)
         return collapse(streams, pre), post, comb
 
@@ -70,14 +57,10 @@ class HyperHead(nn.Module):
         super().__init__()
         self.eps, self.norm_eps = config.hc_eps, config.rms_norm_eps
         streams = config.hc_mult
-        self.hc_fn = nn.Parameter(
-            torch.empty(streams, streams * config.hidden_size, dtype=wide_dtype(dtype))
-        )
+        self.hc_fn = nn.Parameter(torch.empty(streams, streams * config.hidden_size, dtype=wide_dtype(dtype)))
         self.hc_base = nn.Parameter(torch.empty(streams, dtype=wide_dtype(dtype)))
         self.hc_scale = nn.Parameter(torch.empty(1, dtype=wide_dtype(dtype)))
 
     def forward(self, streams: Tensor) -> Tensor:
         y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.hc_fn)
-        return collapse(
-            streams, torch.sigmoid(self.hc_scale * y + self.hc_base) + self.eps
-        )
+        return collapse(streams, torch.sigmoid(self.hc_scale * y + self.hc_base) + self.eps)

@@ -29,27 +29,13 @@ class Indexer(nn.Module):
 
     def __init__(self, config: V4Config, *, ratio: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.heads, self.width, self.topk = (
-            config.index_n_heads,
-            config.index_head_dim,
-            config.index_topk,
-        )
+        self.heads, self.width, self.topk = (config.index_n_heads, config.index_head_dim, config.index_topk)
         self.ratio, self.block_tokens = ratio, config.attention_block_tokens
         self.compressor = Compressor(config, ratio=ratio, width=self.width, dtype=dtype)
-        self.q_b_proj = Projection(
-            config.q_lora_rank, self.heads * self.width, dtype=dtype
-        )
+        self.q_b_proj = Projection(config.q_lora_rank, self.heads * self.width, dtype=dtype)
         self.weights_proj = Projection(config.hidden_size, self.heads, dtype=dtype)
 
-    def forward(
-        self,
-        x: Tensor,
-        q_latent: Tensor,
-        *,
-        halo: Tensor,
-        context: PackContext,
-        where: str,
-    ) -> Picked:
+    def forward(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext, where: str) -> Picked:
         """x [n, D] the layer's input, q_latent [n, q_lora], halo [h + n, D] x with the tokens before it.
 
         All detached: only the KL term teaches the indexer.
@@ -57,17 +43,13 @@ class Indexer(nn.Module):
         x, q_latent = x.detach(), q_latent.detach()
         keys = self.compressor(halo.detach(), context=context, where=where)
         rotation = context.rotation(x.shape[0], compressed=True)
-        q = rotate(
-            self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), rotation
-        )
+        q = rotate(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), rotation)
         gate = wide(self.weights_proj(x)) * (self.heads * self.width) ** -0.5
         picks = self._choose(q, gate, keys, context=context)
         return Picked(picks, index_scores(q, gate, keys, rows=picks))
 
     @torch.no_grad()
-    def _choose(
-        self, q: Tensor, gate: Tensor, keys: Tensor, *, context: PackContext
-    ) -> Tensor:
+    def _choose(self, q: Tensor, gate: Tensor, keys: Tensor, *, context: PackContext) -> Tensor:
         visible = context.visibility.pools[self.ratio]
         blocks = []
         for start in range(0, q.shape[0], self.block_tokens):

@@ -8,25 +8,24 @@ from torch import Tensor, nn
 from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.layers.experts import Experts, SharedExpert
+from v4model.layers.share import Share
 from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics, Routing
 
 
 class MoE(nn.Module):
     """x [T, D] -> [T, D], with the learned router's statistics (hash layers have none)."""
 
-    def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
+    def __init__(self, config: V4Config, *, layer: int, share: Share, dtype: torch.dtype) -> None:
         super().__init__()
         self.gate: LearnedRouter | HashRouter
         if layer < config.num_hash_layers:
             self.gate = HashRouter(config, dtype=dtype)
         else:
             self.gate = LearnedRouter(config, layer=layer, dtype=dtype)
-        self.experts = Experts(config, dtype=dtype)
+        self.experts = Experts(config, name=f"{config.block_name(layer)}.mlp.experts", share=share, dtype=dtype)
         self.shared_experts = SharedExpert(config, dtype=dtype)
 
-    def forward(
-        self, x: Tensor, *, counted: Tensor, context: PackContext
-    ) -> tuple[Tensor, RouterStatistics | None]:
+    def forward(self, x: Tensor, *, counted: Tensor, context: PackContext) -> tuple[Tensor, RouterStatistics | None]:
         """`counted` [T] bool: the tokens that router statistics are made of."""
         routing: Routing
         if isinstance(self.gate, HashRouter):
@@ -34,4 +33,4 @@ class MoE(nn.Module):
         else:
             routing = self.gate(x)
             statistics = self.gate.statistics(routing, counted=counted, context=context)
-        return self.experts(x, routing) + self.shared_experts(x), statistics
+        return self.experts(x, routing, ranks=context.ranks.ep) + self.shared_experts(x), statistics

@@ -13,9 +13,7 @@ from v4model.ops.precision import wide_dtype
 class Projection(nn.Module):
     """x [..., in] -> [..., out], weight [out, in]."""
 
-    def __init__(
-        self, in_features: int, out_features: int, *, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, *, dtype: torch.dtype) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out_features, in_features, dtype=dtype))
 
@@ -26,19 +24,13 @@ class Projection(nn.Module):
 class GroupedProjection(nn.Module):
     """x [T, G, in] -> [T, G, out], one matrix a group, weight [G*out, in] group-major (section 2.3)."""
 
-    def __init__(
-        self, in_features: int, out_features: int, *, groups: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, *, groups: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.groups = groups
-        self.weight = nn.Parameter(
-            torch.empty(groups * out_features, in_features, dtype=dtype)
-        )
+        self.weight = nn.Parameter(torch.empty(groups * out_features, in_features, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.einsum(
-            "tgi,goi->tgo", x, self.weight.unflatten(0, (self.groups, -1))
-        )
+        return torch.einsum("tgi,goi->tgo", x, self.weight.unflatten(0, (self.groups, -1)))
 
 
 class RMSNorm(nn.Module):

@@ -11,14 +11,7 @@ from torch.nn import functional as F
 from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.ops.precision import wide, wide_dtype
-from v4model.ops.route import (
-    affinities,
-    balance_loss,
-    choose_experts,
-    count_selections,
-    expert_weights,
-    sum_shares,
-)
+from v4model.ops.route import affinities, balance_loss, choose_experts, count_selections, expert_weights, sum_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +37,9 @@ class Router(nn.Module):
 
     def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
         super().__init__()
-        self.num_experts, self.top_k = (
-            config.n_routed_experts,
-            config.num_experts_per_tok,
-        )
+        self.num_experts, self.top_k = (config.n_routed_experts, config.num_experts_per_tok)
         self.scaling = config.routed_scaling_factor
-        self.weight = nn.Parameter(
-            torch.empty(self.num_experts, config.hidden_size, dtype=wide_dtype(dtype))
-        )
+        self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size, dtype=wide_dtype(dtype)))
 
     def affinity(self, x: Tensor) -> Tensor:
         """x [T, D] -> [T, E]."""
@@ -59,9 +47,7 @@ class Router(nn.Module):
 
     def weigh(self, affinity: Tensor, experts: Tensor) -> Routing:
         """The routing to `experts` [T, k]."""
-        return Routing(
-            experts, expert_weights(affinity, experts, scaling=self.scaling), affinity
-        )
+        return Routing(experts, expert_weights(affinity, experts, scaling=self.scaling), affinity)
 
 
 class LearnedRouter(Router):
@@ -73,42 +59,22 @@ class LearnedRouter(Router):
         super().__init__(config, dtype=dtype)
         self.name = f"{config.block_name(layer)}.mlp.gate"
         self.rate = config.router_bias_rate
-        self.register_buffer(
-            "e_score_correction_bias",
-            torch.empty(self.num_experts, dtype=wide_dtype(dtype)),
-        )
+        self.register_buffer("e_score_correction_bias", torch.empty(self.num_experts, dtype=wide_dtype(dtype)))
 
     def forward(self, x: Tensor) -> Routing:
         affinity = self.affinity(x)
-        return self.weigh(
-            affinity,
-            choose_experts(
-                affinity, bias=self.e_score_correction_bias, top_k=self.top_k
-            ),
-        )
+        return self.weigh(affinity, choose_experts(affinity, bias=self.e_score_correction_bias, top_k=self.top_k))
 
-    def statistics(
-        self, routing: Routing, *, counted: Tensor, context: PackContext
-    ) -> RouterStatistics:
+    def statistics(self, routing: Routing, *, counted: Tensor, context: PackContext) -> RouterStatistics:
         """Over the tokens where `counted` [T] is true: never padding, and at MTP depths valid positions only."""
-        sample, num_samples = (
-            torch.where(counted, context.sample, -1),
-            context.layout.num_samples,
-        )
-        counts = count_selections(
-            routing.experts,
-            num_experts=self.num_experts,
-            sample=sample,
-            num_samples=num_samples,
-        )
+        sample, num_samples = (torch.where(counted, context.sample, -1), context.layout.num_samples)
+        counts = count_selections(routing.experts, num_experts=self.num_experts, sample=sample, num_samples=num_samples)
         shares = sum_shares(routing.affinity, sample=sample, num_samples=num_samples)
-        counts = context.exchange.total(counts, where=self.name)
-        shares = context.exchange.total(shares, where=self.name)
+        counts = context.ranks.cp.total(counts, where=self.name)
+        shares = context.ranks.cp.total(shares, where=self.name)
         of_experts = counts.sum(0)
         return RouterStatistics(
-            balance_loss(shares, counts, top_k=self.top_k),
-            of_experts.sum() // self.top_k,
-            of_experts,
+            balance_loss(shares, counts, top_k=self.top_k), of_experts.sum() // self.top_k, of_experts
         )
 
     @torch.no_grad()
@@ -125,9 +91,7 @@ class HashRouter(Router):
 
     def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
         super().__init__(config, dtype=dtype)
-        self.register_buffer(
-            "tid2eid", torch.empty(config.vocab_size, self.top_k, dtype=torch.int64)
-        )
+        self.register_buffer("tid2eid", torch.empty(config.vocab_size, self.top_k, dtype=torch.int64))
 
     def forward(self, x: Tensor, *, tokens: Tensor) -> Routing:
         return self.weigh(self.affinity(x), self.tid2eid[tokens])

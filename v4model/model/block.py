@@ -14,6 +14,7 @@ from v4model.layers.hyper import HyperConnection, expand
 from v4model.layers.moe import MoE
 from v4model.layers.projections import RMSNorm
 from v4model.layers.router import RouterStatistics
+from v4model.layers.share import Share
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class BlockOutput:
 class Block(nn.Module):
     """Trunk layer `layer`, or MTP block `layer - num_hidden_layers` (always with a learned router)."""
 
-    def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
+    def __init__(self, config: V4Config, *, layer: int, share: Share, dtype: torch.dtype) -> None:
         super().__init__()
         hidden, eps = config.hidden_size, config.rms_norm_eps
         self.attn_hc = HyperConnection(config, dtype=dtype)
@@ -36,19 +37,13 @@ class Block(nn.Module):
         self.self_attn = attention_of(config, layer=layer, dtype=dtype)
         self.ffn_hc = HyperConnection(config, dtype=dtype)
         self.post_attention_layernorm = RMSNorm(hidden, eps=eps, dtype=dtype)
-        self.mlp = MoE(config, layer=layer, dtype=dtype)
+        self.mlp = MoE(config, layer=layer, share=share, dtype=dtype)
 
-    def forward(
-        self, streams: Tensor, *, counted: Tensor, context: PackContext
-    ) -> BlockOutput:
+    def forward(self, streams: Tensor, *, counted: Tensor, context: PackContext) -> BlockOutput:
         """streams [T, K, D]; counted [T] bool: tokens that router statistics are made of."""
         x, post, comb = self.attn_hc(streams)
         attended = self.self_attn(self.input_layernorm(x), context=context)
         streams = expand(streams, attended.out, post=post, comb=comb)
         x, post, comb = self.ffn_hc(streams)
-        out, router = self.mlp(
-            self.post_attention_layernorm(x), counted=counted, context=context
-        )
-        return BlockOutput(
-            expand(streams, out, post=post, comb=comb), router, attended.kl
-        )
+        out, router = self.mlp(self.post_attention_layernorm(x), counted=counted, context=context)
+        return BlockOutput(expand(streams, out, post=post, comb=comb), router, attended.kl)

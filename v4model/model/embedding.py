@@ -15,9 +15,7 @@ class Embedding(nn.Module):
 
     def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
         super().__init__()
-        self.weight = nn.Parameter(
-            torch.empty(config.vocab_size, config.hidden_size, dtype=dtype)
-        )
+        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size, dtype=dtype))
 
     def forward(self, context: PackContext) -> Tensor:
         return at_real_tokens(F.embedding(context.tokens, self.weight), context=context)

@@ -19,6 +19,4 @@ class LMHead(Projection):
 
     def nll(self, hidden: Tensor, *, labels: Tensor) -> Tensor:
         """[T] negative log likelihood of `labels` [T], 0 where a label is -1."""
-        return linear_cross_entropy(
-            hidden, self.weight, labels=labels, chunk_tokens=self.chunk_tokens
-        )
+        return linear_cross_entropy(hidden, self.weight, labels=labels, chunk_tokens=self.chunk_tokens)

@@ -1,10 +1,13 @@
-"""Initial values of parameters and buffers, drawn on the host so that every device starts alike."""
+"""Initial values of parameters and buffers, drawn on the host: the same on every device and for every share."""
 
 from __future__ import annotations
+
+import zlib
 
 import torch
 from torch import Tensor, nn
 
+from v4model.layers.experts import Experts
 from v4model.layers.router import HashRouter
 
 
@@ -12,29 +15,33 @@ from v4model.layers.router import HashRouter
 def initialise(model: nn.Module, *, std: float, seed: int) -> None:
     """Norm weights and mHC scales 1; sinks, biases and mHC bases 0; matrices normal with `std`; hash tables random.
 
-    A fixed hash table gives every token id distinct experts.
+    A hash table gives every token id distinct experts. Each tensor (each expert of a stack) has a generator of its own,
+    seeded by its name, so that a rank which holds part of the model starts as the whole model does.
     """
-    generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
-        parameter.copy_(
-            _initial_parameter(name, parameter, std=std, generator=generator)
-        )
+        module_name, _, leaf = name.rpartition(".")
+        module = model.get_submodule(module_name)
+        if isinstance(module, Experts):
+            for number, weight in zip(module.held, parameter, strict=True):
+                weight.copy_(_normal(weight, generator=_generator(f"{name}.{number}", seed=seed)) * std)
+        elif module_name.endswith("norm") or leaf in ("scale", "hc_scale"):
+            parameter.fill_(1)
+        elif leaf in ("sinks", "position_bias", "base", "hc_base"):
+            parameter.zero_()
+        else:
+            parameter.copy_(_normal(parameter, generator=_generator(name, seed=seed)) * std)
     for name, buffer in model.named_buffers():
-        if name.endswith("tid2eid"):
-            router = model.get_submodule(name.rpartition(".")[0])
-            assert isinstance(router, HashRouter)
-            draws = torch.rand(buffer.shape[0], router.num_experts, generator=generator)
+        router = model.get_submodule(name.rpartition(".")[0])
+        if isinstance(router, HashRouter):
+            draws = torch.rand(buffer.shape[0], router.num_experts, generator=_generator(name, seed=seed))
             buffer.copy_(draws.argsort(1)[:, : buffer.shape[1]])
         else:
             buffer.zero_()
 
 
-def _initial_parameter(
-    name: str, parameter: Tensor, *, std: float, generator: torch.Generator
-) -> Tensor:
-    module, _, leaf = name.rpartition(".")
-    if module.endswith("norm") or leaf in ("scale", "hc_scale"):
-        return torch.ones(parameter.shape)
-    if leaf in ("sinks", "position_bias", "base", "hc_base"):
-        return torch.zeros(parameter.shape)
-    return torch.randn(parameter.shape, generator=generator, dtype=torch.float32) * std
+def _generator(name: str, *, seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(zlib.crc32(name.encode()) ^ seed << 32)
+
+
+def _normal(like: Tensor, *, generator: torch.Generator) -> Tensor:
+    return torch.randn(like.shape, generator=generator, dtype=torch.float32)

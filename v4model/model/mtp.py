@@ -9,6 +9,7 @@ from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.layers.hyper import HyperHead
 from v4model.layers.projections import Projection, RMSNorm
+from v4model.layers.share import Share
 from v4model.model.block import Block, BlockOutput
 from v4model.ops.pool import gather_rows
 
@@ -16,7 +17,7 @@ from v4model.ops.pool import gather_rows
 class MTPDepth(nn.Module):
     """Depth `depth` (1-based): joins the embedding of token t + depth to every stream, then one full block."""
 
-    def __init__(self, config: V4Config, *, depth: int, dtype: torch.dtype) -> None:
+    def __init__(self, config: V4Config, *, depth: int, share: Share, dtype: torch.dtype) -> None:
         super().__init__()
         hidden, eps = config.hidden_size, config.rms_norm_eps
         self.depth = depth
@@ -24,15 +25,11 @@ class MTPDepth(nn.Module):
         self.hnorm = RMSNorm(hidden, eps=eps, dtype=dtype)
         self.e_proj = Projection(hidden, hidden, dtype=dtype)
         self.h_proj = Projection(hidden, hidden, dtype=dtype)
-        self.block = Block(
-            config, layer=config.num_hidden_layers + depth - 1, dtype=dtype
-        )
+        self.block = Block(config, layer=config.num_hidden_layers + depth - 1, share=share, dtype=dtype)
         self.hc_head = HyperHead(config, dtype=dtype)
         self.norm = RMSNorm(hidden, eps=eps, dtype=dtype)
 
-    def forward(
-        self, streams: Tensor, embeddings: Tensor, *, context: PackContext
-    ) -> tuple[Tensor, BlockOutput]:
+    def forward(self, streams: Tensor, embeddings: Tensor, *, context: PackContext) -> tuple[Tensor, BlockOutput]:
         """streams [n, K, D] of the depth before, embeddings [n + h, D] with those ahead -> hidden [T, D] for the LM head, block output.
 
         A position whose token t + depth lies outside its sample embeds 0; it is computed, but counts nowhere and no
@@ -40,9 +37,5 @@ class MTPDepth(nn.Module):
         """
         source = context.ahead(self.depth)
         ahead = self.e_proj(self.enorm(gather_rows(embeddings, source)))
-        out = self.block(
-            ahead[:, None, :] + self.h_proj(self.hnorm(streams)),
-            counted=source >= 0,
-            context=context,
-        )
+        out = self.block(ahead[:, None, :] + self.h_proj(self.hnorm(streams)), counted=source >= 0, context=context)
         return self.norm(self.hc_head(out.streams)), out

@@ -1,4 +1,4 @@
-"""Trunk: embedding copied into K streams, the layers, the final collapse and norm."""
+"""Trunk: embedding copied into K streams, the layers, the final collapse and norm; or one pipeline stage of it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,40 @@ from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.layers.hyper import HyperHead
 from v4model.layers.projections import RMSNorm
+from v4model.layers.share import Share
 from v4model.model.block import Block, BlockOutput
 from v4model.model.embedding import Embedding
 
 
 class Trunk(nn.Module):
-    """The main model without its LM head."""
+    """The main model without its LM head. Layers keep their number in the whole model, on every stage."""
 
-    def __init__(self, config: V4Config, *, dtype: torch.dtype) -> None:
+    def __init__(self, config: V4Config, *, share: Share, dtype: torch.dtype) -> None:
         super().__init__()
         self.num_streams = config.hc_mult
-        self.embed_tokens = Embedding(config, dtype=dtype)
-        self.layers = nn.ModuleList(
-            Block(config, layer=layer, dtype=dtype)
-            for layer in range(config.num_hidden_layers)
+        self.embeds = share.is_first or (share.is_last and config.num_nextn_predict_layers > 0)
+        if self.embeds:
+            self.embed_tokens = Embedding(config, dtype=dtype)
+        self.layers = nn.ModuleDict(
+            {str(layer): Block(config, layer=layer, share=share, dtype=dtype) for layer in share.layers(config)}
         )
-        self.hc_head = HyperHead(config, dtype=dtype)
-        self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps, dtype=dtype)
+        if share.is_last:
+            self.hc_head = HyperHead(config, dtype=dtype)
+            self.norm = RMSNorm(config.hidden_size, eps=config.rms_norm_eps, dtype=dtype)
 
-    def forward(
-        self, embeddings: Tensor, *, context: PackContext
-    ) -> tuple[Tensor, list[BlockOutput]]:
-        """embeddings [T, D] -> hidden [T, D] for the LM head, and each layer's output (the last feeds MTP)."""
-        streams = embeddings[:, None, :].expand(-1, self.num_streams, -1)
+    def enter(self, embeddings: Tensor) -> Tensor:
+        """embeddings [n, D] -> streams [n, K, D]."""
+        return embeddings[:, None, :].expand(-1, self.num_streams, -1)
+
+    def forward(self, streams: Tensor, *, context: PackContext) -> list[BlockOutput]:
+        """streams [n, K, D] through this stage's layers; the last output's streams go on."""
         outputs: list[BlockOutput] = []
-        for layer in self.layers:
+        for layer in self.layers.values():
             outputs.append(layer(streams, counted=context.sample >= 0, context=context))
             streams = outputs[-1].streams
-        return self.norm(self.hc_head(streams)), outputs
+        return outputs
+
+    def leave(self, streams: Tensor) -> Tensor:
+        """streams [n, K, D] -> hidden [n, D] for the LM head."""
+        hidden: Tensor = self.norm(self.hc_head(streams))
+        return hidden

@@ -37,35 +37,22 @@ def attend(
     for start in range(0, q.shape[0], block_tokens):
         end = min(start + block_tokens, q.shape[0])
         rows = visibility.rows(start, end, ratio=ratio, picks=picks)
-        rows = _in_table(
-            rows,
-            num_tokens=visibility.layout.total,
-            first_key=first_key,
-            num_keys=kv.shape[0],
-        )
-        out, mass = _attend_block(
-            q[start:end], table, sinks, rows=rows, num_local=visibility.window
-        )
+        rows = _in_table(rows, num_tokens=visibility.layout.total, first_key=first_key, num_keys=kv.shape[0])
+        out, mass = _attend_block(q[start:end], table, sinks, rows=rows, num_local=visibility.window)
         outputs.append(out)
         masses.append(mass)
     columns = max(mass.shape[1] for mass in masses)
-    masses = [
-        torch.nn.functional.pad(mass, (0, columns - mass.shape[1])) for mass in masses
-    ]
+    masses = [torch.nn.functional.pad(mass, (0, columns - mass.shape[1])) for mass in masses]
     return torch.cat(outputs), torch.cat(masses)
 
 
-def _in_table(
-    rows: Tensor, *, num_tokens: int, first_key: int, num_keys: int
-) -> Tensor:
+def _in_table(rows: Tensor, *, num_tokens: int, first_key: int, num_keys: int) -> Tensor:
     """Key rows of the whole pack as rows of [keys at hand | pooled rows]; -1 stays."""
     tokens = torch.where(rows >= 0, rows - first_key, -1)
     return torch.where(rows >= num_tokens, rows - num_tokens + num_keys, tokens)
 
 
-def _attend_block(
-    q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, num_local: int
-) -> tuple[Tensor, Tensor]:
+def _attend_block(q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, num_local: int) -> tuple[Tensor, Tensor]:
     keys = gather_rows(table, rows)
     scores = wide(torch.einsum("thd,tcd->thc", q, keys)) * q.shape[-1] ** -0.5
     scores = torch.where((rows >= 0)[:, None, :], scores, float("-inf"))

@@ -10,9 +10,7 @@ from torch import Tensor
 from v4model.ops.precision import wide, wide_dtype
 
 
-def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, *, labels: Tensor, chunk_tokens: int
-) -> Tensor:
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, *, labels: Tensor, chunk_tokens: int) -> Tensor:
     """-log softmax(hidden @ weight.T)[label] of each token, equal to the plain form in value and gradient.
 
     Args:
@@ -28,9 +26,7 @@ def linear_cross_entropy(
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, chunk_tokens: int
-    ) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, chunk_tokens: int) -> Tensor:
         log_sums, nlls = [], []
         for start in range(0, hidden.shape[0], chunk_tokens):
             logits = wide(hidden[start : start + chunk_tokens] @ weight.T)
@@ -52,11 +48,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, hidden.shape[0], ctx.chunk_tokens):
             part = slice(start, start + ctx.chunk_tokens)
             grad_logits = torch.exp(wide(hidden[part] @ weight.T) - log_sum[part, None])
-            grad_logits.scatter_add_(
-                1,
-                labels[part, None].clamp_min(0),
-                -torch.ones_like(log_sum[part, None]),
-            )
+            grad_logits.scatter_add_(1, labels[part, None].clamp_min(0), -torch.ones_like(log_sum[part, None]))
             grad_logits *= grad_nll[part, None]
             grad_logits = grad_logits.to(hidden.dtype)
             grad_hidden[part] = grad_logits @ weight

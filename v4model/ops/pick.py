@@ -33,9 +33,7 @@ def pick_rows(scores: Tensor, *, rows: Tensor, topk: int) -> Tensor:
         [B, topk] rows, best first, -1 behind the last.
     """
     # Adding 0 makes -0 of +0. Only a stable sort has a tie rule; topk's depends on the number of columns.
-    order = torch.sort(scores + 0.0, dim=1, descending=True, stable=True).indices[
-        :, :topk
-    ]
+    order = torch.sort(scores + 0.0, dim=1, descending=True, stable=True).indices[:, :topk]
     picks = rows.gather(1, order)
     return torch.nn.functional.pad(picks, (0, topk - picks.shape[1]), value=-1)
 
@@ -53,9 +51,7 @@ def picks_divergence(scores: Tensor, mass: Tensor, *, picks: Tensor) -> Tensor:
     some = (picks >= 0).any(1)
     total = mass.sum(1, keepdim=True)
     # A query whose pooled rows all lost to the sink in this precision has no p; it teaches nothing.
-    p = torch.where(
-        total > 0, mass / total.clamp_min(torch.finfo(mass.dtype).tiny), 0
-    ).detach()
+    p = torch.where(total > 0, mass / total.clamp_min(torch.finfo(mass.dtype).tiny), 0).detach()
     # log_softmax over a row of -inf only is NaN, also backward: such rows are set to 0 before it, not after.
     log_q = torch.log_softmax(torch.where(some[:, None], scores, 0), dim=1)
     log_q = torch.where(picks >= 0, log_q, 0)

@@ -18,9 +18,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     return padded[torch.where(rows >= 0, rows, x.shape[0])]
 
 
-def pool_windows(
-    kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows
-) -> Tensor:
+def pool_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
     """HCA: per-channel softmax over a window's slots of (gate + bias), weighted sum of kv.
 
     Args:
@@ -34,9 +32,7 @@ def pool_windows(
     return (weight * gather_rows(kv, slots)).sum(1).to(kv.dtype)
 
 
-def pool_overlapping_windows(
-    kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows
-) -> Tensor:
+def pool_overlapping_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
     """CSA: row w pools 2 * ratio slots, the first half-projection of window w-1 and the second of window w.
 
     The first window of a sample has no predecessor: those slots have gate -inf, weight exactly 0.
@@ -53,7 +49,5 @@ def pool_overlapping_windows(
     gate_before = wide(gather_rows(gate[:, :width], before)) + position_bias[:, :width]
     gate_before = torch.where((before >= 0)[..., None], gate_before, float("-inf"))
     weight = torch.softmax(torch.cat([gate_before, gate_now], dim=1), dim=1)
-    values = torch.cat(
-        [gather_rows(kv[:, :width], before), gather_rows(kv[:, width:], now)], dim=1
-    )
+    values = torch.cat([gather_rows(kv[:, :width], before), gather_rows(kv[:, width:], now)], dim=1)
     return (weight * values).sum(1).to(kv.dtype)

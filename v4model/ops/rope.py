@@ -33,9 +33,7 @@ def inverse_frequencies(width: int, *, theta: float, yarn: Yarn | None) -> Tenso
     return frequencies * ((1 - ramp) + ramp / yarn.factor)
 
 
-def rotations(
-    position: Tensor, *, frequencies: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def rotations(position: Tensor, *, frequencies: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """cos and sin [N, r/2] of each position, in float32 or better for a model of `dtype`.
 
     Angles are float64 and computed for the positions at hand, so no table can be too short or too coarse.
@@ -44,14 +42,9 @@ def rotations(
     return angle.cos().to(wide_dtype(dtype)), angle.sin().to(wide_dtype(dtype))
 
 
-def rotate(
-    x: Tensor, rotation: tuple[Tensor, Tensor], *, inverse: bool = False
-) -> Tensor:
+def rotate(x: Tensor, rotation: tuple[Tensor, Tensor], *, inverse: bool = False) -> Tensor:
     """Turns pairs (2i, 2i+1) of the last r channels of x [N, ..., d]: (a cos - b sin, a sin + b cos), out of place."""
-    cos, sin = (
-        table.view(table.shape[0], *(1,) * (x.ndim - 2), table.shape[1])
-        for table in rotation
-    )
+    cos, sin = (table.view(table.shape[0], *(1,) * (x.ndim - 2), table.shape[1]) for table in rotation)
     width = 2 * cos.shape[-1]
     kept, turned = x[..., : x.shape[-1] - width], wide(x[..., x.shape[-1] - width :])
     a, b = turned[..., 0::2], turned[..., 1::2]

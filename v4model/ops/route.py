@@ -15,9 +15,7 @@ def affinities(logits: Tensor) -> Tensor:
 
 def choose_experts(affinity: Tensor, *, bias: Tensor, top_k: int) -> Tensor:
     """[T, k] experts of the largest affinity + selection-only bias; ties go to the lower expert id."""
-    return torch.sort(
-        affinity.detach() + bias, dim=1, descending=True, stable=True
-    ).indices[:, :top_k]
+    return torch.sort(affinity.detach() + bias, dim=1, descending=True, stable=True).indices[:, :top_k]
 
 
 def expert_weights(affinity: Tensor, experts: Tensor, *, scaling: float) -> Tensor:
@@ -26,9 +24,7 @@ def expert_weights(affinity: Tensor, experts: Tensor, *, scaling: float) -> Tens
     return chosen / (chosen.sum(1, keepdim=True) + 1e-20) * scaling
 
 
-def count_selections(
-    experts: Tensor, *, num_experts: int, sample: Tensor, num_samples: int
-) -> Tensor:
+def count_selections(experts: Tensor, *, num_experts: int, sample: Tensor, num_samples: int) -> Tensor:
     """[S, E] selections of each expert by each sample's tokens; tokens of sample -1 (padding) are left out."""
     ones = F.one_hot(experts, num_experts).sum(1)
     return _sum_by_sample(ones, sample=sample, num_samples=num_samples)

@@ -46,48 +46,27 @@ class PackLayout:
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.lengths):
-            raise PackError(
-                got=f"{len(self.starts)} starts",
-                expected=f"one a sample, {len(self.lengths)}",
-            )
+            raise PackError(got=f"{len(self.starts)} starts", expected=f"one a sample, {len(self.lengths)}")
         if self.total < 1:
-            raise PackError(
-                got=f"a pack of {self.total} tokens", expected="at least 1 token"
-            )
+            raise PackError(got=f"a pack of {self.total} tokens", expected="at least 1 token")
         end = 0
-        for sample, (start, length) in enumerate(
-            zip(self.starts, self.lengths, strict=True)
-        ):
+        for sample, (start, length) in enumerate(zip(self.starts, self.lengths, strict=True)):
             where = _where(sample, len(self.lengths), start, start + length)
             if length < 1:
-                raise PackError(
-                    got=f"a sample of length {length}",
-                    expected="at least 1 token",
-                    where=where,
-                )
+                raise PackError(got=f"a sample of length {length}", expected="at least 1 token", where=where)
             if start < end:
-                raise PackError(
-                    got=f"a start of {start}",
-                    expected=f"the previous end {end} or later",
-                    where=where,
-                )
+                raise PackError(got=f"a start of {start}", expected=f"the previous end {end} or later", where=where)
             end = start + length
             if end > self.total:
                 raise PackError(
-                    got=f"an end of {end}",
-                    expected=f"at most {self.total}, the pack's tokens",
-                    where=where,
+                    got=f"an end of {end}", expected=f"at most {self.total}, the pack's tokens", where=where
                 )
 
     # -- spellings ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_lengths(
-        cls,
-        lengths: Sequence[int],
-        *,
-        total: int | None = None,
-        slots: Sequence[int] | None = None,
+        cls, lengths: Sequence[int], *, total: int | None = None, slots: Sequence[int] | None = None
     ) -> PackLayout:
         """Samples of `lengths` tokens, each in a slot of `slots` tokens (default: no padding inside), `total` in all.
 
@@ -97,24 +76,16 @@ class PackLayout:
         sizes = [int(length) for length in lengths]
         room = sizes if slots is None else [int(slot) for slot in slots]
         if len(room) != len(sizes):
-            raise PackError(
-                got=f"{len(room)} slots", expected=f"one a sample, {len(sizes)}"
-            )
+            raise PackError(got=f"{len(room)} slots", expected=f"one a sample, {len(sizes)}")
         starts = [0]
         for sample, (length, slot) in enumerate(zip(sizes, room, strict=True)):
             if slot < length:
                 where = _where(sample, len(sizes), starts[-1], starts[-1] + length)
-                raise PackError(
-                    got=f"a slot of {slot} tokens",
-                    expected=f"at least {length}",
-                    where=where,
-                )
+                raise PackError(got=f"a slot of {slot} tokens", expected=f"at least {length}", where=where)
             starts.append(starts[-1] + slot)
         whole = starts.pop() if total is None else int(total)
         if total is not None and starts.pop() > whole:
-            raise PackError(
-                got=f"slots of {sum(room)} tokens", expected=f"at most total = {whole}"
-            )
+            raise PackError(got=f"slots of {sum(room)} tokens", expected=f"at most total = {whole}")
         return cls(tuple(sizes), tuple(starts), whole)
 
     @classmethod
@@ -142,14 +113,9 @@ class PackLayout:
             PackError: a first boundary that is not 0, decreasing boundaries, an empty sample, a boundary past `total`.
         """
         real = _boundaries(cu_seqlens, name="cu_seqlens")
-        slots = (
-            real if padded is None else _boundaries(padded, name="cu_seqlens_padded")
-        )
+        slots = real if padded is None else _boundaries(padded, name="cu_seqlens_padded")
         if len(slots) != len(real):
-            raise PackError(
-                got=f"{len(slots)} cu_seqlens_padded",
-                expected=f"as many as cu_seqlens, {len(real)}",
-            )
+            raise PackError(got=f"{len(slots)} cu_seqlens_padded", expected=f"as many as cu_seqlens, {len(real)}")
         whole = int(slots[-1]) if total is None else int(total)
         lengths, room = np.diff(real), np.diff(slots)
         # An empty sample is legal only as a repeated boundary at the end, where Megatron fills fixed-size arrays.
@@ -157,49 +123,24 @@ class PackLayout:
         for sample in np.flatnonzero(lengths[:filled] == 0).tolist():
             where = _where(sample, filled, int(slots[sample]), int(slots[sample + 1]))
             raise PackError(
-                got="a sample of length 0",
-                expected="empty samples only as boundaries repeated at the end",
-                where=where,
+                got="a sample of length 0", expected="empty samples only as boundaries repeated at the end", where=where
             )
         for sample in np.flatnonzero(slots[1:] > whole).tolist():
-            where = _where(
-                sample, len(lengths), int(slots[sample]), int(slots[sample + 1])
-            )
+            where = _where(sample, len(lengths), int(slots[sample]), int(slots[sample + 1]))
             raise PackError(
-                got=f"a boundary of {slots[sample + 1]}",
-                expected=f"at most {whole}, the pack's tokens",
-                where=where,
+                got=f"a boundary of {slots[sample + 1]}", expected=f"at most {whole}, the pack's tokens", where=where
             )
         for sample in np.flatnonzero(room < lengths).tolist():
-            where = _where(
-                sample, filled, int(slots[sample]), int(slots[sample] + lengths[sample])
-            )
-            raise PackError(
-                got=f"a slot of {room[sample]} tokens",
-                expected=f"at least {lengths[sample]}",
-                where=where,
-            )
+            where = _where(sample, filled, int(slots[sample]), int(slots[sample] + lengths[sample]))
+            raise PackError(got=f"a slot of {room[sample]} tokens", expected=f"at least {lengths[sample]}", where=where)
         if max_seqlen is not None and filled and max_seqlen < lengths.max():
             longest = int(lengths.argmax())
-            where = _where(
-                longest,
-                filled,
-                int(slots[longest]),
-                int(slots[longest] + lengths[longest]),
-            )
-            raise PackError(
-                got=f"max_seqlen {max_seqlen}",
-                expected=f"at least {lengths.max()}",
-                where=where,
-            )
-        return cls(
-            tuple(lengths[:filled].tolist()), tuple(slots[:filled].tolist()), whole
-        )
+            where = _where(longest, filled, int(slots[longest]), int(slots[longest] + lengths[longest]))
+            raise PackError(got=f"max_seqlen {max_seqlen}", expected=f"at least {lengths.max()}", where=where)
+        return cls(tuple(lengths[:filled].tolist()), tuple(slots[:filled].tolist()), whole)
 
     @classmethod
-    def from_position_ids(
-        cls, position_ids: Boundaries, *, padding: int | None = None
-    ) -> PackLayout:
+    def from_position_ids(cls, position_ids: Boundaries, *, padding: int | None = None) -> PackLayout:
         """Positions [T] or [1, T] that restart at 0 with each sample; [0, 1, 2, 0, 1] is samples of 3 and 2 tokens.
 
         Positions cannot express tail padding: zeros there would read as samples of one token. So `padding` declares the
@@ -214,18 +155,13 @@ class PackLayout:
             positions = positions[0]
         if positions.ndim != 1 or not positions.size:
             raise PackError(
-                got=f"position_ids of shape {list(positions.shape)}",
-                expected="one row of positions, [T] or [1, T]",
+                got=f"position_ids of shape {list(positions.shape)}", expected="one row of positions, [T] or [1, T]"
             )
         total = positions.size
         if not 0 <= (padding or 0) <= total:
             raise PackError(got=f"padding = {padding}", expected=f"0 to {total} tokens")
         if padding is None and total > 1 and positions[-1] == positions[-2] == 0:
-            zeros = (
-                total - int(np.flatnonzero(positions)[-1]) - 1
-                if positions.any()
-                else total
-            )
+            zeros = total - int(np.flatnonzero(positions)[-1]) - 1 if positions.any() else total
             raise PackError(
                 got=f"position_ids that end in {zeros} zeros",
                 expected="padding=N to say how many of them are padding (0: each is a sample of one token)",
@@ -235,30 +171,20 @@ class PackLayout:
         starts = np.flatnonzero(positions == 0)
         steps = np.diff(positions)
         for token in np.flatnonzero((steps != 1) & (positions[1:] != 0)) + 1:
-            where = _where(
-                int(np.searchsorted(starts, token)) - 1,
-                len(starts),
-                int(token),
-                int(token) + 1,
-            )
+            where = _where(int(np.searchsorted(starts, token)) - 1, len(starts), int(token), int(token) + 1)
             raise PackError(
                 got=f"position {positions[token]} after {positions[token - 1]}",
                 expected="one more, or 0 where a sample starts",
                 where=where,
             )
         if positions.size and positions[0] != 0:
-            raise PackError(
-                got=f"a first position of {positions[0]}", expected="0", where="token 0"
-            )
+            raise PackError(got=f"a first position of {positions[0]}", expected="0", where="token 0")
         lengths = np.diff(starts, append=positions.size)
         return cls(tuple(lengths.tolist()), tuple(starts.tolist()), total)
 
     @classmethod
     def from_megatron(
-        cls,
-        packed_seq_params: MegatronPackedSeqParams | None,
-        *,
-        total: int | None = None,
+        cls, packed_seq_params: MegatronPackedSeqParams | None, *, total: int | None = None
     ) -> PackLayout:
         """megatron-core's `PackedSeqParams` in `thd` format: `cu_seqlens_q` real ends, `cu_seqlens_q_padded` slots.
 
@@ -266,45 +192,23 @@ class PackLayout:
             PackError: another format, missing boundaries, or boundaries of keys that differ from those of queries.
         """
         if packed_seq_params is None:
-            raise PackError(
-                got="None",
-                expected="PackedSeqParams (one sample is PackLayout.single(T))",
-            )
+            raise PackError(got="None", expected="PackedSeqParams (one sample is PackLayout.single(T))")
         params = packed_seq_params
         if params.qkv_format != "thd":
-            raise PackError(
-                got=f"qkv_format {params.qkv_format!r}",
-                expected="'thd'",
-                where="PackedSeqParams",
-            )
+            raise PackError(got=f"qkv_format {params.qkv_format!r}", expected="'thd'", where="PackedSeqParams")
         if params.cu_seqlens_q is None:
-            raise PackError(
-                got="no cu_seqlens_q",
-                expected="the boundaries of the samples",
-                where="PackedSeqParams",
-            )
+            raise PackError(got="no cu_seqlens_q", expected="the boundaries of the samples", where="PackedSeqParams")
         pairs = (
             ("cu_seqlens", params.cu_seqlens_q, params.cu_seqlens_kv),
-            (
-                "cu_seqlens_padded",
-                params.cu_seqlens_q_padded,
-                params.cu_seqlens_kv_padded,
-            ),
+            ("cu_seqlens_padded", params.cu_seqlens_q_padded, params.cu_seqlens_kv_padded),
         )
         for name, of_queries, of_keys in pairs:
-            if of_keys is not None and (
-                of_queries is None or of_keys.tolist() != of_queries.tolist()
-            ):
+            if of_keys is not None and (of_queries is None or of_keys.tolist() != of_queries.tolist()):
                 raise PackError(
-                    got=f"{name} of keys unlike those of queries",
-                    expected="self-attention",
-                    where="PackedSeqParams",
+                    got=f"{name} of keys unlike those of queries", expected="self-attention", where="PackedSeqParams"
                 )
         return cls.from_cu_seqlens(
-            params.cu_seqlens_q,
-            padded=params.cu_seqlens_q_padded,
-            total=total,
-            max_seqlen=params.max_seqlen_q,
+            params.cu_seqlens_q, padded=params.cu_seqlens_q_padded, total=total, max_seqlen=params.max_seqlen_q
         )
 
     # -- per token, on the host --------------------------------------------------------------------------------------
@@ -320,9 +224,7 @@ class PackLayout:
     @cached_property
     def sample(self) -> Tensor:
         """[T] int64: the sample of each token, -1 for padding."""
-        return torch.from_numpy(
-            self._spread(np.repeat(np.arange(self.num_samples), self.lengths), fill=-1)
-        )
+        return torch.from_numpy(self._spread(np.repeat(np.arange(self.num_samples), self.lengths), fill=-1))
 
     @cached_property
     def position(self) -> Tensor:
@@ -332,11 +234,7 @@ class PackLayout:
     @cached_property
     def length(self) -> Tensor:
         """[T] int64: tokens of the token's sample, 0 for padding."""
-        return torch.from_numpy(
-            self._spread(
-                np.repeat(np.asarray(self.lengths, np.int64), self.lengths), fill=0
-            )
-        )
+        return torch.from_numpy(self._spread(np.repeat(np.asarray(self.lengths, np.int64), self.lengths), fill=0))
 
     @cached_property
     def real(self) -> Tensor:
@@ -360,16 +258,11 @@ class PackLayout:
     @cached_property
     def _position_of_real(self) -> _Ints:
         lengths = np.asarray(self.lengths, dtype=np.int64)
-        return np.arange(self.real_tokens) - np.repeat(
-            np.cumsum(lengths) - lengths, lengths
-        )
+        return np.arange(self.real_tokens) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
     @cached_property
     def _token_of_real(self) -> _Ints:
-        return (
-            np.repeat(np.asarray(self.starts, dtype=np.int64), self.lengths)
-            + self._position_of_real
-        )
+        return np.repeat(np.asarray(self.starts, dtype=np.int64), self.lengths) + self._position_of_real
 
     def _spread(self, of_real: _Ints, *, fill: int) -> _Ints:
         spread = np.full(self.total, fill, dtype=np.int64)
@@ -389,14 +282,8 @@ def _where(sample: int, num_samples: int, start: int, end: int) -> str:
 
 def _integers(values: Boundaries, *, name: str) -> _Ints:
     if values is None:
-        raise PackError(
-            got="None", expected=f"{name} (one sample is PackLayout.single(T))"
-        )
-    array = (
-        values.detach().cpu().numpy()
-        if isinstance(values, Tensor)
-        else np.asarray(values)
-    )
+        raise PackError(got="None", expected=f"{name} (one sample is PackLayout.single(T))")
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if array.dtype not in (np.int32, np.int64):
         raise PackError(got=f"{name} of dtype {array.dtype}", expected="int32 or int64")
     return array.astype(np.int64)
@@ -405,14 +292,9 @@ def _integers(values: Boundaries, *, name: str) -> _Ints:
 def _boundaries(values: Boundaries, *, name: str) -> _Ints:
     bounds = _integers(values, name=name)
     if bounds.ndim != 1 or not bounds.size:
-        raise PackError(
-            got=f"{name} of shape {list(bounds.shape)}",
-            expected="one row of samples + 1 boundaries",
-        )
+        raise PackError(got=f"{name} of shape {list(bounds.shape)}", expected="one row of samples + 1 boundaries")
     if bounds[0] != 0:
-        raise PackError(
-            got=f"a first boundary of {bounds[0]}", expected="0", where=f"{name}[0]"
-        )
+        raise PackError(got=f"a first boundary of {bounds[0]}", expected="0", where=f"{name}[0]")
     for sample in np.flatnonzero(np.diff(bounds) < 0):
         raise PackError(
             got=f"a boundary of {bounds[sample + 1]} after {bounds[sample]}",

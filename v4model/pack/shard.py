@@ -57,28 +57,20 @@ class ShardPlan:
 
     def windows(self, *, ratio: int) -> tuple[range, ...]:
         """By rank, the pooled rows it owns: complete windows are numbered along the stream, so each owns a run."""
-        ends = [
-            _windows_ending_before(self.layout, self.bounds(rank)[0], ratio)
-            for rank in range(self.ranks)
-        ]
+        ends = [_windows_ending_before(self.layout, self.bounds(rank)[0], ratio) for rank in range(self.ranks)]
         ends.append(_windows_ending_before(self.layout, self.layout.total, ratio))
-        return tuple(
-            range(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True)
-        )
+        return tuple(range(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True))
 
 
 @lru_cache(maxsize=1024)
 def _windows_ending_before(layout: PackLayout, token: int, ratio: int) -> int:
     return sum(
-        min(max(token - start, 0), length) // ratio
-        for start, length in zip(layout.starts, layout.lengths, strict=True)
+        min(max(token - start, 0), length) // ratio for start, length in zip(layout.starts, layout.lengths, strict=True)
     )
 
 
 @lru_cache(maxsize=256)
-def shard_of(
-    layout: PackLayout, *, rank: int, ranks: int, order: str = "contiguous"
-) -> ShardPlan:
+def shard_of(layout: PackLayout, *, rank: int, ranks: int, order: str = "contiguous") -> ShardPlan:
     """The plan of one rank; a layout that does not divide is padded at its tail, and a log line says so.
 
     Raises:
@@ -86,22 +78,10 @@ def shard_of(
             the zig-zag order that balances causal attention is refused.
     """
     if order != "contiguous":
-        raise PackError(
-            got=f"shard order {order!r}",
-            expected="'contiguous' (zig-zag cuts windows and halos apart)",
-        )
+        raise PackError(got=f"shard order {order!r}", expected="'contiguous' (zig-zag cuts windows and halos apart)")
     if not 0 <= rank < ranks:
-        raise PackError(
-            got=f"rank {rank}",
-            expected=f"0 to {ranks - 1}",
-            where=f"a group of {ranks}",
-        )
+        raise PackError(got=f"rank {rank}", expected=f"0 to {ranks - 1}", where=f"a group of {ranks}")
     missing = -layout.total % ranks
     if missing and rank == 0:
-        _log.info(
-            "padded a pack of %d tokens by %d, to a multiple of %d ranks",
-            layout.total,
-            missing,
-            ranks,
-        )
+        _log.info("padded a pack of %d tokens by %d, to a multiple of %d ranks", layout.total, missing, ranks)
     return ShardPlan(replace(layout, total=layout.total + missing), rank, ranks)

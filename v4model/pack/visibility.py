@@ -29,9 +29,7 @@ class PoolVisibility:
     def rows(self, start: int, end: int) -> Tensor:
         """[end - start, C] int64: every pooled row each query may see, -1 behind the last."""
         visible = self.visible[start:end, None]
-        columns = torch.arange(
-            int(visible.max()) if end > start else 0, device=visible.device
-        )
+        columns = torch.arange(int(visible.max()) if end > start else 0, device=visible.device)
         return torch.where(columns < visible, self.base[start:end, None] + columns, -1)
 
 
@@ -54,21 +52,12 @@ class Visibility:
     def part(self, start: int, end: int) -> Visibility:
         """The same for queries [start, end) only."""
         pools = {
-            ratio: replace(
-                pool, base=pool.base[start:end], visible=pool.visible[start:end]
-            )
+            ratio: replace(pool, base=pool.base[start:end], visible=pool.visible[start:end])
             for ratio, pool in self.pools.items()
         }
-        return replace(
-            self,
-            first_query=start,
-            local_lo=self.local_lo[start:end],
-            pools=MappingProxyType(pools),
-        )
+        return replace(self, first_query=start, local_lo=self.local_lo[start:end], pools=MappingProxyType(pools))
 
-    def rows(
-        self, start: int, end: int, *, ratio: int = 0, picks: Tensor | None = None
-    ) -> Tensor:
+    def rows(self, start: int, end: int, *, ratio: int = 0, picks: Tensor | None = None) -> Tensor:
         """Key rows of queries [start, end) of a layer of `ratio`: local tokens, then pooled rows, -1 where none.
 
         Args:
@@ -77,46 +66,27 @@ class Visibility:
         Returns:
             [end - start, window + C] int64.
         """
-        tokens = (
-            torch.arange(start, end, device=self.local_lo.device)[:, None]
-            + self.first_query
-        )
+        tokens = torch.arange(start, end, device=self.local_lo.device)[:, None] + self.first_query
         local = tokens - torch.arange(self.window - 1, -1, -1, device=tokens.device)
         local = torch.where(local >= self.local_lo[start:end, None], local, -1)
         if not ratio:
             return local
-        pooled = (
-            self.pools[ratio].rows(start, end) if picks is None else picks[start:end]
-        )
-        return torch.cat(
-            [local, torch.where(pooled >= 0, pooled + self.layout.total, -1)], dim=1
-        )
+        pooled = self.pools[ratio].rows(start, end) if picks is None else picks[start:end]
+        return torch.cat([local, torch.where(pooled >= 0, pooled + self.layout.total, -1)], dim=1)
 
 
 @lru_cache(maxsize=64)
 def visibility_of(
-    layout: PackLayout,
-    *,
-    window: int,
-    ratios: tuple[int, ...],
-    device: torch.device = torch.device("cpu"),
+    layout: PackLayout, *, window: int, ratios: tuple[int, ...], device: torch.device = torch.device("cpu")
 ) -> Visibility:
     """Builds the tables on the host, once per layout, and moves them to `device`."""
     # numpy on one thread: about 4 ms for 131,072 tokens, where torch's integer ops take 20.
     token = np.arange(layout.total)
     sample = layout.sample.numpy()
-    first = np.append(np.asarray(layout.starts, dtype=np.int64), layout.total + 1)[
-        sample
-    ]
+    first = np.append(np.asarray(layout.starts, dtype=np.int64), layout.total + 1)[sample]
     local_lo = np.where(sample >= 0, np.maximum(first, token - (window - 1)), token + 1)
     pools = {ratio: _pool(layout, ratio=ratio, device=device) for ratio in ratios}
-    return Visibility(
-        layout,
-        window,
-        0,
-        torch.from_numpy(local_lo).to(device),
-        MappingProxyType(pools),
-    )
+    return Visibility(layout, window, 0, torch.from_numpy(local_lo).to(device), MappingProxyType(pools))
 
 
 def _pool(layout: PackLayout, *, ratio: int, device: torch.device) -> PoolVisibility:
@@ -130,8 +100,4 @@ def _pool(layout: PackLayout, *, ratio: int, device: torch.device) -> PoolVisibi
     ends = np.zeros(layout.total, dtype=np.int64)
     ends[windows.first_token.numpy() + (ratio - 1)] = 1
     visible = np.where(sample >= 0, np.cumsum(ends) - base, 0)
-    return PoolVisibility(
-        windows.to(device),
-        torch.from_numpy(base).to(device),
-        torch.from_numpy(visible).to(device),
-    )
+    return PoolVisibility(windows.to(device), torch.from_numpy(base).to(device), torch.from_numpy(visible).to(device))

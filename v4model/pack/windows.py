@@ -38,31 +38,20 @@ class Windows:
 
     def slots(self, *, back: int = 0) -> Tensor:
         """[W, ratio] int64: tokens of the window `back` windows earlier in the same sample, -1 where there is none."""
-        tokens = (
-            self.first_token[:, None]
-            - back * self.ratio
-            + torch.arange(self.ratio, device=self.index.device)
-        )
+        tokens = self.first_token[:, None] - back * self.ratio + torch.arange(self.ratio, device=self.index.device)
         return torch.where((self.index >= back)[:, None], tokens, -1)
 
     def part(self, rows: range) -> Windows:
         """The windows `rows` only."""
         part = slice(rows.start, rows.stop)
-        return Windows(
-            self.ratio, self.first_token[part], self.index[part], self.sample[part]
-        )
+        return Windows(self.ratio, self.first_token[part], self.index[part], self.sample[part])
 
     def starting_at(self, token: int) -> Windows:
         """The same windows for tensors whose first row is `token` of the pack."""
         return replace(self, first_token=self.first_token - token)
 
     def to(self, device: torch.device) -> Windows:
-        return Windows(
-            self.ratio,
-            self.first_token.to(device),
-            self.index.to(device),
-            self.sample.to(device),
-        )
+        return Windows(self.ratio, self.first_token.to(device), self.index.to(device), self.sample.to(device))
 
 
 def windows_of(layout: PackLayout, *, ratio: int) -> Windows:
@@ -71,9 +60,4 @@ def windows_of(layout: PackLayout, *, ratio: int) -> Windows:
     sample = np.repeat(np.arange(layout.num_samples), counts)
     index = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     first = np.asarray(layout.starts, dtype=np.int64)[sample] + index * ratio
-    return Windows(
-        ratio,
-        torch.from_numpy(first),
-        torch.from_numpy(index),
-        torch.from_numpy(sample),
-    )
+    return Windows(ratio, torch.from_numpy(first), torch.from_numpy(index), torch.from_numpy(sample))

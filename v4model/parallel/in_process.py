@@ -3,47 +3,76 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from torch import Tensor
 
-from v4model.exchange import Exchange, Request
+from v4model.exchange import Exchange, Pipe, RankError, Ranks, Request, check_agreement
+from v4model.parallel.groups import Mesh
 
 Result = TypeVar("Result")
 
 
-class RankError(RuntimeError):
-    """Ranks that would wait for each other for ever, told by name instead."""
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One rank of a simulated world: its groups, and a pipe to the stages before and behind."""
+
+    rank: int
+    ranks: Ranks
+    pipe: Pipe
 
 
 class _Stopped(BaseException):
     """Unwinds the ranks that wait when another has failed; not an Exception, so that no handler swallows it."""
 
 
-class _Group:
-    """What the threads share. Only the holder of the baton touches it."""
+class _Board:
+    """What the threads share; only the holder of the baton touches it."""
 
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
-        self.batons = [threading.Semaphore(0) for _ in range(ranks)]
-        self.requests: list[list[Request]] = [[] for _ in range(ranks)]
-        self.sends: dict[tuple[int, int], list[Tensor]] = {}
-        self.finished = [False] * ranks
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self.batons = [threading.Semaphore(0) for _ in range(world)]
+        self.posts: dict[Any, Any] = {}
+        self.posted = 0
+        self.waits: list[str | None] = [None] * world
+        self.finished = [False] * world
         self.error: BaseException | None = None
+
+    def post(self, key: Any, value: Any) -> None:
+        self.posts[key] = value
+        self.posted += 1
+
+    def wait_for(self, keys: Sequence[Any], *, rank: int, what: str) -> None:
+        """Lets the others run until all keys are posted.
+
+        Raises:
+            RankError: the baton came round and nobody had posted anything: all would wait for ever.
+        """
+        while not all(key in self.posts for key in keys):
+            posted, self.waits[rank] = self.posted, what
+            self.pass_on(rank)
+            self.batons[rank].acquire()
+            if self.error is not None:
+                raise _Stopped
+            if posted == self.posted and not all(key in self.posts for key in keys):
+                others = (
+                    f"rank {other} " + ("has finished" if self.finished[other] else f"waits in {self.waits[other]}")
+                    for other in range(self.world)
+                    if other != rank
+                )
+                raise RankError(f"rank {rank} waits in {what}, where {', '.join(others)}")
+        self.waits[rank] = None
 
     def pass_on(self, rank: int) -> None:
         """Hands the baton to the next rank that still runs."""
-        for step in range(1, self.ranks + 1):
-            following = (rank + step) % self.ranks
+        for step in range(1, self.world + 1):
+            following = (rank + step) % self.world
             if not self.finished[following]:
                 self.batons[following].release()
                 return
-
-    def wait(self, rank: int) -> None:
-        self.batons[rank].acquire()
-        if self.error is not None:
-            raise _Stopped
 
     def fail(self, error: BaseException) -> None:
         """Keeps the first error and lets every waiting rank unwind."""
@@ -53,78 +82,95 @@ class _Group:
 
 
 class _BatonWire:
-    def __init__(self, group: _Group, rank: int) -> None:
-        self.group, self.rank, self.ranks = group, rank, group.ranks
+    """One rank's end of one group."""
+
+    def __init__(self, board: _Board, name: str, group: tuple[int, ...], world_rank: int) -> None:
+        self.board, self.key, self.world_rank = board, (name, group), world_rank
+        self.rank, self.ranks, self.turn = group.index(world_rank), len(group), 0
 
     def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:
-        group, turn = self.group, len(self.group.requests[self.rank])
-        self._check(request, turn)
-        group.requests[self.rank].append(request)
-        group.sends[turn, self.rank] = [part.detach() for part in sends]
-        group.pass_on(self.rank)
-        group.wait(self.rank)
-        # The baton came round: every rank has posted this turn, or has ended without it.
-        for rank in range(self.ranks):
-            if (turn, rank) not in group.sends:
-                raise RankError(f"rank {self.rank} waits in {request}, step {turn}, but rank {rank} has finished")
-        parts = [group.sends[turn, rank][self.rank] for rank in range(self.ranks)]
-        for rank, (part, rows) in enumerate(zip(parts, receives, strict=True)):
-            if part.shape[0] != rows:
-                raise RankError(
-                    f"rank {self.rank} expects {rows} rows of rank {rank} in {request}, step {turn}, "
-                    f"but it sends {part.shape[0]}"
-                )
-        if self.rank == self.ranks - 1:
-            for rank in range(self.ranks):
-                del group.sends[turn, rank]
-        return parts
-
-    def _check(self, request: Request, turn: int) -> None:
-        for rank in range(self.ranks):
-            others = self.group.requests[rank]
-            if len(others) > turn and others[turn] != request:
-                raise RankError(
-                    f"rank {self.rank} asks for {request}, step {turn}, where rank {rank} asked for {others[turn]}"
-                )
-            if self.group.finished[rank] and len(others) <= turn:
-                raise RankError(f"rank {self.rank} asks for {request}, step {turn}, but rank {rank} has finished")
+        self.turn += 1
+        what = f"{request}, exchange {self.turn}"
+        keys = [(self.key, self.turn, rank) for rank in range(self.ranks)]
+        self.board.post(keys[self.rank], (request, [part.detach() for part in sends]))
+        self.board.wait_for(keys, rank=self.world_rank, what=what)
+        # Who has posted this turn has read the last one, so that one can go.
+        self.board.posts.pop((self.key, self.turn - 1, self.rank), None)
+        posts = [self.board.posts[key] for key in keys]
+        for rank, (theirs, their_sends) in enumerate(posts):
+            check_agreement(
+                own=request, theirs=theirs, expected_rows=receives[rank], rows=their_sends[self.rank].shape[0],
+                rank=self.rank, other=rank, turn=self.turn,
+            )  # fmt: skip
+        return [their_sends[self.rank] for _, their_sends in posts]
 
 
-def run_ranks(ranks: int, work: Callable[[Exchange], Result]) -> list[Result]:
-    """Runs `work` on each of `ranks` ranks of one group and returns their results in rank order.
+class _BatonPipe:
+    """One rank's end of the pipeline: messages to and from the same place in other stages."""
+
+    def __init__(self, board: _Board, mesh: Mesh, rank: int) -> None:
+        self.board, self.mesh, self.rank = board, mesh, rank
+        self.counts: Counter[tuple[int, int]] = Counter()
+
+    def send(self, x: Tensor, *, to_stage: int) -> None:
+        self.board.post(self._next_key(self.rank, self._peer(to_stage)), x.detach())
+
+    def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
+        key = self._next_key(self._peer(from_stage), self.rank)
+        self.board.wait_for([key], rank=self.rank, what=f"a message from stage {from_stage}")
+        message: Tensor = self.board.posts.pop(key)
+        if message.shape != like.shape:
+            raise RankError(
+                f"stage {from_stage} sends {list(message.shape)} where rank {self.rank} expects {list(like.shape)}"
+            )
+        return message
+
+    def _peer(self, stage: int) -> int:
+        return self.rank % self.mesh.stage_size + stage * self.mesh.stage_size
+
+    def _next_key(self, source: int, target: int) -> tuple[str, int, int, int]:
+        self.counts[source, target] += 1
+        return "pipe", source, target, self.counts[source, target]
+
+
+def run_ranks(mesh: Mesh, work: Callable[[Member], Result]) -> list[Result]:
+    """Runs `work` on every rank of a world and returns their results in rank order.
 
     Raises:
-        RankError: ranks that ask for different things, or for each other when one has finished; this would be a hang
-            among processes.
+        RankError: ranks that ask for different things, or wait for each other for ever (a hang among processes).
         Exception: what the first failing rank raised, with a note of the rank.
     """
-    group = _Group(ranks)
-    results: list[Result | None] = [None] * ranks
+    board = _Board(mesh.world)
+    results: dict[int, Result] = {}
     threads = [
-        threading.Thread(target=_run_rank, args=(group, rank, work, results), name=f"rank {rank}", daemon=True)
-        for rank in range(ranks)
+        threading.Thread(target=_run_rank, args=(board, mesh, rank, work, results), name=f"rank {rank}", daemon=True)
+        for rank in range(mesh.world)
     ]
     for thread in threads:
         thread.start()
-    group.batons[0].release()
+    board.batons[0].release()
     for thread in threads:
         thread.join()
-    if group.error is not None:
-        raise group.error
-    return [result for result in results]  # type: ignore[misc]  # none is None without an error
+    if board.error is not None:
+        raise board.error
+    return [results[rank] for rank in range(mesh.world)]
 
 
 def _run_rank(
-    group: _Group, rank: int, work: Callable[[Exchange], Result], results: list[Result | None]
+    board: _Board, mesh: Mesh, rank: int, work: Callable[[Member], Result], results: dict[int, Result]
 ) -> None:
     try:
-        group.wait(rank)
-        results[rank] = work(Exchange(_BatonWire(group, rank)))
-        group.finished[rank] = True
-        group.pass_on(rank)
+        board.batons[rank].acquire()
+        if board.error is not None:
+            return
+        cp = Exchange(_BatonWire(board, "cp", mesh.cp_group(rank), rank))
+        ep = Exchange(_BatonWire(board, "ep", mesh.ep_group(rank), rank))
+        results[rank] = work(Member(rank, Ranks(cp, ep), _BatonPipe(board, mesh, rank)))
+        board.finished[rank] = True
+        board.pass_on(rank)
     except _Stopped:
         return
     except BaseException as error:
-        error.add_note(f"on rank {rank} of {group.ranks}")
-        group.finished[rank] = True
-        group.fail(error)
+        error.add_note(f"on rank {rank} of {mesh.world}")
+        board.finished[rank] = True
+        board.fail(error)

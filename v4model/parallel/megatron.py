@@ -42,12 +42,7 @@ class MegatronV4(MegatronModule):  # type: ignore[misc]  # megatron-core ships n
     """
 
     def __init__(
-        self,
-        config: V4Config,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-        seed: int = 0,
+        self, config: V4Config, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu", seed: int = 0
     ) -> None:
         super().__init__(_transformer_config(config, dtype=dtype))
         _require_one_rank()
@@ -76,44 +71,22 @@ class MegatronV4(MegatronModule):  # type: ignore[misc]  # megatron-core ships n
             PackError: an argument that contradicts the boundaries.
         """
         if attention_mask is not None:
-            raise PackError(
-                got="an attention_mask",
-                expected="None: packed_seq_params holds the boundaries",
-            )
+            raise PackError(got="an attention_mask", expected="None: packed_seq_params holds the boundaries")
         if input_ids.ndim != 2 or input_ids.shape[0] != 1:
-            raise PackError(
-                got=f"input_ids of shape {list(input_ids.shape)}",
-                expected="one packed row, [1, T]",
-            )
+            raise PackError(got=f"input_ids of shape {list(input_ids.shape)}", expected="one packed row, [1, T]")
         tokens = input_ids[0]
         layout = PackLayout.from_megatron(packed_seq_params, total=tokens.numel())
         if position_ids is not None:
-            _same_where(
-                position_ids[0],
-                layout.position,
-                at=layout.real,
-                layout=layout,
-                name="position_ids",
-            )
-        supervised = _supervised(
-            tokens, labels=labels, loss_mask=loss_mask, layout=layout
-        )
-        out: V4Output = self.v4(
-            Pack(tokens, layout=layout, supervised=supervised), logits=labels is None
-        )
+            _same_where(position_ids[0], layout.position, at=layout.real, layout=layout, name="position_ids")
+        supervised = _supervised(tokens, labels=labels, loss_mask=loss_mask, layout=layout)
+        out: V4Output = self.v4(Pack(tokens, layout=layout, supervised=supervised), logits=labels is None)
         if out.logits is not None:
             return out.logits[None]
         loss: Tensor = MTPLossAutoScaler.apply(out.token_nll, out.loss - out.main_loss)
         return loss[None]
 
 
-def _supervised(
-    tokens: Tensor,
-    *,
-    labels: Tensor | None,
-    loss_mask: Tensor | None,
-    layout: PackLayout,
-) -> Tensor:
+def _supervised(tokens: Tensor, *, labels: Tensor | None, loss_mask: Tensor | None, layout: PackLayout) -> Tensor:
     """The mask by label token [T] from Megatron's mask by position, after checking the labels it weighs."""
     source = layout.ahead(1)
     counts = layout.real if loss_mask is None else loss_mask[0].cpu() > 0
@@ -126,21 +99,13 @@ def _supervised(
         )
     if labels is not None:
         next_tokens = shift(tokens.cpu(), source=source, fill=-1)
-        _same_where(
-            labels[0],
-            next_tokens,
-            at=counts & (source >= 0),
-            layout=layout,
-            name="labels",
-        )
+        _same_where(labels[0], next_tokens, at=counts & (source >= 0), layout=layout, name="labels")
     supervised = torch.zeros(layout.total, dtype=torch.bool)
     supervised[source[source >= 0]] = counts[source >= 0]
     return supervised.to(tokens.device)
 
 
-def _same_where(
-    given: Tensor, own: Tensor, *, at: Tensor, layout: PackLayout, name: str
-) -> None:
+def _same_where(given: Tensor, own: Tensor, *, at: Tensor, layout: PackLayout, name: str) -> None:
     wrong = at & (given.cpu() != own)
     if wrong.any():
         token = int(wrong.nonzero()[0])
@@ -162,17 +127,13 @@ def _require_one_rank() -> None:
     }
     for name, size in sizes.items():
         if size > 1:
-            raise ConfigError(
-                got=f"a {name} size of {size}", expected="1", where="parallel_state"
-            )
+            raise ConfigError(got=f"a {name} size of {size}", expected="1", where="parallel_state")
 
 
 def _transformer_config(config: V4Config, *, dtype: torch.dtype) -> TransformerConfig:
     """What Megatron's own machinery (optimizer, checkpoints) asks of a module's config."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="full scope is deprecated", category=UserWarning
-        )
+        warnings.filterwarnings("ignore", message="full scope is deprecated", category=UserWarning)
         return TransformerConfig(
             num_layers=config.num_hidden_layers,
             hidden_size=config.hidden_size,

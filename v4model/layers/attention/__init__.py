@@ -10,14 +10,7 @@ from v4model.layers.attention.csa import CSAAttention
 from v4model.layers.attention.dense import DenseAttention
 from v4model.layers.attention.hca import HCAAttention
 
-__all__ = [
-    "Attended",
-    "Attention",
-    "CSAAttention",
-    "DenseAttention",
-    "HCAAttention",
-    "attention_of",
-]
+__all__ = ["Attended", "Attention", "CSAAttention", "DenseAttention", "HCAAttention", "attention_of"]
 
 
 def attention_of(config: V4Config, *, layer: int, dtype: torch.dtype) -> Attention:

@@ -39,22 +39,9 @@ class Attention(nn.Module):
 
     def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.name, self.reach, ratio = (
-            config.block_name(layer),
-            config.reach(layer),
-            config.compress_ratios[layer],
-        )
-        hidden, heads, width = (
-            config.hidden_size,
-            config.num_attention_heads,
-            config.head_dim,
-        )
-        self.ratio, self.heads, self.width, self.eps = (
-            ratio,
-            heads,
-            width,
-            config.rms_norm_eps,
-        )
+        self.name, self.reach, ratio = (config.block_name(layer), config.reach(layer), config.compress_ratios[layer])
+        hidden, heads, width = (config.hidden_size, config.num_attention_heads, config.head_dim)
+        self.ratio, self.heads, self.width, self.eps = (ratio, heads, width, config.rms_norm_eps)
         self.block_tokens = config.attention_block_tokens
         self.q_a_proj = Projection(hidden, config.q_lora_rank, dtype=dtype)
         self.q_a_norm = RMSNorm(config.q_lora_rank, eps=self.eps, dtype=dtype)
@@ -63,9 +50,7 @@ class Attention(nn.Module):
         self.kv_norm = RMSNorm(width, eps=self.eps, dtype=dtype)
         self.sinks = nn.Parameter(torch.empty(heads, dtype=wide_dtype(dtype)))
         groups = config.o_groups
-        self.o_a_proj = GroupedProjection(
-            heads * width // groups, config.o_lora_rank, groups=groups, dtype=dtype
-        )
+        self.o_a_proj = GroupedProjection(heads * width // groups, config.o_lora_rank, groups=groups, dtype=dtype)
         self.o_b_proj = Projection(groups * config.o_lora_rank, hidden, dtype=dtype)
 
     def pooled(  # noqa: ARG002
@@ -76,15 +61,11 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, *, context: PackContext) -> Attended:
         """x [n, D] of the rank's tokens, normed."""
-        halo = context.exchange.left_halo(
-            x, rows=self.reach, plan=context.plan, where=self.name
-        )
+        halo = context.ranks.cp.left_halo(x, rows=self.reach, plan=context.plan, where=self.name)
         rotation = context.rotation(x.shape[0], compressed=self.ratio > 0)
         key_rotation = context.rotation(halo.shape[0], compressed=self.ratio > 0)
         q_latent = self.q_a_norm(self.q_a_proj(x))
-        q = rms_norm(
-            self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps
-        )
+        q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
         kv = rotate(self.kv_norm(self.kv_proj(halo)), key_rotation)
         pooled = self.pooled(x, q_latent, halo=halo, context=context)
         out, mass = attend(
@@ -101,9 +82,5 @@ class Attention(nn.Module):
         # Values were rotated by their own position; turning back by the query's leaves the distance only.
         out = rotate(out, rotation, inverse=True)
         out = self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1))
-        kl = (
-            picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks)
-            if pooled.picked
-            else None
-        )
+        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
         return Attended(self.o_b_proj(out.flatten(1)), kl)

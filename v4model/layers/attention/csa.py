@@ -17,18 +17,9 @@ class CSAAttention(Attention):
 
     def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
         super().__init__(config, layer=layer, dtype=dtype)
-        self.compressor = Compressor(
-            config, ratio=self.ratio, width=self.width, dtype=dtype
-        )
+        self.compressor = Compressor(config, ratio=self.ratio, width=self.width, dtype=dtype)
         self.indexer = Indexer(config, ratio=self.ratio, dtype=dtype)
 
-    def pooled(
-        self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext
-    ) -> Pooled:
+    def pooled(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext) -> Pooled:
         rows = self.compressor(halo, context=context, where=f"{self.name}.compressor")
-        return Pooled(
-            rows,
-            self.indexer(
-                x, q_latent, halo=halo, context=context, where=f"{self.name}.indexer"
-            ),
-        )
+        return Pooled(rows, self.indexer(x, q_latent, halo=halo, context=context, where=f"{self.name}.indexer"))

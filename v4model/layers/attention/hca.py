@@ -16,14 +16,7 @@ class HCAAttention(Attention):
 
     def __init__(self, config: V4Config, *, layer: int, dtype: torch.dtype) -> None:
         super().__init__(config, layer=layer, dtype=dtype)
-        self.compressor = Compressor(
-            config, ratio=self.ratio, width=self.width, dtype=dtype
-        )
+        self.compressor = Compressor(config, ratio=self.ratio, width=self.width, dtype=dtype)
 
-    def pooled(
-        self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext
-    ) -> Pooled:  # noqa: ARG002
-        return Pooled(
-            self.compressor(halo, context=context, where=f"{self.name}.compressor"),
-            None,
-        )
+    def pooled(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext) -> Pooled:  # noqa: ARG002
+        return Pooled(self.compressor(halo, context=context, where=f"{self.name}.compressor"), None)
