@@ -35,7 +35,7 @@ class RankError(RuntimeError):
 
 
 def check_agreement(
-    *, own: Request, theirs: Request, expected_rows: int, rows: int, rank: int, other: int, turn: int
+    *, own: Request | str, theirs: Request | str, expected_rows: int, rows: int, rank: int, other: int, turn: int
 ) -> None:
     """That rank `other` does what rank `rank` does in exchange `turn`, and sends the rows it expects.
 

@@ -1,11 +1,21 @@
-"""Mesh: how a world of ranks is cut into replicas, pipeline stages, context and expert groups. Pure arithmetic."""
+"""Mesh: how a world of ranks is cut into replicas, pipeline stages, context and expert groups. No process group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from v4model.errors import ConfigError
+from v4model.exchange import Pipe, Ranks
 from v4model.layers.share import Share
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One rank of a world: the groups it computes in, and a pipe to the stages before and behind."""
+
+    rank: int
+    ranks: Ranks
+    pipe: Pipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +67,16 @@ class Mesh:
         """World ranks that hold the same experts as `rank`: their gradients add up over these."""
         group = self.stage_group(rank)
         return tuple(other for other in group if (other - rank) % self.ep == 0)
+
+    def ends_group(self, rank: int) -> tuple[int, ...]:
+        """The ranks of the first and the last stage at the same place as `rank`; in the middle, the rank alone."""
+        if self.stage(rank) not in (0, self.pp - 1):
+            return (rank,)
+        return tuple(sorted({self.peer(rank, stage=0), self.peer(rank, stage=self.pp - 1)}))
+
+    def peer(self, rank: int, *, stage: int) -> int:
+        """The rank at the same place in another stage."""
+        return rank % self.stage_size + stage * self.stage_size
 
     def replica(self, rank: int) -> int:
         """Which replica (which pack of a step) `rank` works on."""

@@ -5,24 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch import Tensor
 
-from v4model.exchange import Exchange, Pipe, RankError, Ranks, Request, check_agreement
-from v4model.parallel.groups import Mesh
+from v4model.exchange import Exchange, RankError, Ranks, Request, check_agreement
+from v4model.parallel.groups import Member, Mesh
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One rank of a simulated world: its groups, and a pipe to the stages before and behind."""
-
-    rank: int
-    ranks: Ranks
-    pipe: Pipe
 
 
 class _Stopped(BaseException):
@@ -113,10 +103,10 @@ class _BatonPipe:
         self.counts: Counter[tuple[int, int]] = Counter()
 
     def send(self, x: Tensor, *, to_stage: int) -> None:
-        self.board.post(self._next_key(self.rank, self._peer(to_stage)), x.detach())
+        self.board.post(self._next_key(self.rank, self.mesh.peer(self.rank, stage=to_stage)), x.detach())
 
     def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
-        key = self._next_key(self._peer(from_stage), self.rank)
+        key = self._next_key(self.mesh.peer(self.rank, stage=from_stage), self.rank)
         self.board.wait_for([key], rank=self.rank, what=f"a message from stage {from_stage}")
         message: Tensor = self.board.posts.pop(key)
         if message.shape != like.shape:
@@ -125,52 +115,58 @@ class _BatonPipe:
             )
         return message
 
-    def _peer(self, stage: int) -> int:
-        return self.rank % self.mesh.stage_size + stage * self.mesh.stage_size
-
     def _next_key(self, source: int, target: int) -> tuple[str, int, int, int]:
         self.counts[source, target] += 1
         return "pipe", source, target, self.counts[source, target]
 
 
-def run_ranks(mesh: Mesh, work: Callable[[Member], Result]) -> list[Result]:
-    """Runs `work` on every rank of a world and returns their results in rank order.
+class InProcessWorld:
+    """A world of simulated ranks that works whenever it is asked to: a forward pass now, its backward pass later."""
 
-    Raises:
-        RankError: ranks that ask for different things, or wait for each other for ever (a hang among processes).
-        Exception: what the first failing rank raised, with a note of the rank.
-    """
-    board = _Board(mesh.world)
-    results: dict[int, Result] = {}
-    threads = [
-        threading.Thread(target=_run_rank, args=(board, mesh, rank, work, results), name=f"rank {rank}", daemon=True)
-        for rank in range(mesh.world)
-    ]
-    for thread in threads:
-        thread.start()
-    board.batons[0].release()
-    for thread in threads:
-        thread.join()
-    if board.error is not None:
-        raise board.error
-    return [results[rank] for rank in range(mesh.world)]
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh, self._board = mesh, _Board(mesh.world)
+        self.members = [self._member(rank) for rank in range(mesh.world)]
 
+    def run(self, work: Callable[[Member], Result]) -> list[Result]:
+        """Runs `work` on every rank and returns their results in rank order. After an error the world is spent.
 
-def _run_rank(
-    board: _Board, mesh: Mesh, rank: int, work: Callable[[Member], Result], results: dict[int, Result]
-) -> None:
-    try:
-        board.batons[rank].acquire()
+        Raises:
+            RankError: ranks that ask for different things, or wait for each other for ever (a hang among processes).
+            Exception: what the first failing rank raised, with a note of the rank.
+        """
+        board, results = self._board, dict[int, Result]()
+        board.finished = [False] * self.mesh.world
+        threads = [
+            threading.Thread(target=self._work, args=(member, work, results), name=f"rank {member.rank}", daemon=True)
+            for member in self.members
+        ]
+        for thread in threads:
+            thread.start()
+        board.batons[0].release()
+        for thread in threads:
+            thread.join()
         if board.error is not None:
-            return
+            raise board.error
+        return [results[rank] for rank in range(self.mesh.world)]
+
+    def _member(self, rank: int) -> Member:
+        board, mesh = self._board, self.mesh
         cp = Exchange(_BatonWire(board, "cp", mesh.cp_group(rank), rank))
         ep = Exchange(_BatonWire(board, "ep", mesh.ep_group(rank), rank))
-        results[rank] = work(Member(rank, Ranks(cp, ep), _BatonPipe(board, mesh, rank)))
-        board.finished[rank] = True
-        board.pass_on(rank)
-    except _Stopped:
-        return
-    except BaseException as error:
-        error.add_note(f"on rank {rank} of {mesh.world}")
-        board.finished[rank] = True
-        board.fail(error)
+        return Member(rank, Ranks(cp, ep), _BatonPipe(board, mesh, rank))
+
+    def _work(self, member: Member, work: Callable[[Member], Result], results: dict[int, Result]) -> None:
+        board, rank = self._board, member.rank
+        try:
+            board.batons[rank].acquire()
+            if board.error is not None:
+                return
+            results[rank] = work(member)
+            board.finished[rank] = True
+            board.pass_on(rank)
+        except _Stopped:
+            return
+        except BaseException as error:
+            error.add_note(f"on rank {rank} of {self.mesh.world}")
+            board.finished[rank] = True
+            board.fail(error)

@@ -1,0 +1,131 @@
+"""Ranks as processes: the exchange's wire over torch.distributed, gloo or NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from v4model.exchange import Exchange, RankError, Ranks, Request, check_agreement
+from v4model.layers.experts import Experts
+from v4model.parallel.groups import Member, Mesh
+
+_LONGEST_REQUEST = 96
+"""Bytes of a request's text that ranks compare; longer ones are cut."""
+
+
+class ProcessWire:
+    """One rank's end of a process group.
+
+    Args:
+        checked: ranks compare what they ask for before every exchange, at the price of one small collective each, so
+            that a disagreement is an error with names and not a hang or garbled rows.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, *, checked: bool) -> None:
+        self.group, self.checked, self.turn = group, checked, 0
+        self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
+
+    def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:
+        self.turn += 1
+        rows = torch.cat([part.detach() for part in sends])
+        sizes = [part.shape[0] for part in sends]
+        if self.checked:
+            self._check(request, sizes, receives, device=rows.device)
+        out = rows.new_empty(sum(receives), *rows.shape[1:])
+        what = f"{request}, exchange {self.turn}"
+        _waiting(
+            lambda: dist.all_to_all_single(out, rows, list(receives), sizes, group=self.group), self.rank, what
+        )
+        return list(out.split(list(receives)))
+
+    def _check(self, request: Request, sizes: list[int], receives: Sequence[int], *, device: torch.device) -> None:
+        text = str(request).encode()[:_LONGEST_REQUEST].ljust(_LONGEST_REQUEST)
+        own = torch.tensor([*text, *(0 for _ in sizes)], dtype=torch.int64, device=device)
+        own[_LONGEST_REQUEST:] = torch.tensor(sizes, device=device)
+        everyone = own.new_empty(self.ranks, own.numel())
+        _waiting(
+            lambda: dist.all_gather_into_tensor(everyone, own, group=self.group),
+            self.rank,
+            f"{request}, exchange {self.turn}",
+        )
+        for other, theirs in enumerate(everyone.cpu()):
+            check_agreement(
+                own=str(request)[:_LONGEST_REQUEST],
+                theirs=bytes(theirs[:_LONGEST_REQUEST].tolist()).decode().rstrip(),
+                expected_rows=receives[other],
+                rows=int(theirs[_LONGEST_REQUEST + self.rank]),
+                rank=self.rank,
+                other=other,
+                turn=self.turn,
+            )
+
+
+class ProcessPipe:
+    """One rank's end of the pipeline."""
+
+    def __init__(self, mesh: Mesh, rank: int) -> None:
+        self.mesh, self.rank = mesh, rank
+
+    def send(self, x: Tensor, *, to_stage: int) -> None:
+        peer = self.mesh.peer(self.rank, stage=to_stage)
+        _waiting(lambda: dist.send(x.detach().contiguous(), peer), self.rank, f"a message to stage {to_stage}")
+
+    def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
+        message = torch.empty_like(like, memory_format=torch.contiguous_format)
+        peer = self.mesh.peer(self.rank, stage=from_stage)
+        _waiting(lambda: dist.recv(message, peer), self.rank, f"a message of stage {from_stage}")
+        return message
+
+
+def join(mesh: Mesh, *, checked: bool = False) -> Member:
+    """This process's member of `mesh`, over the default process group of torch.distributed, of mesh.world ranks.
+
+    Collective: every process of the world calls it, once a mesh.
+    """
+    rank = dist.get_rank()
+    cp = Exchange(ProcessWire(_group(mesh, mesh.cp_group), checked=checked))
+    ep = Exchange(ProcessWire(_group(mesh, mesh.ep_group), checked=checked))
+    return Member(rank, Ranks(cp, ep), ProcessPipe(mesh, rank))
+
+
+def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:
+    """Adds up every parameter's `.grad` over the ranks that hold it; collective, after a step's backward passes.
+
+    Experts add over their replicas, the embedding also over the first and the last stage (MTP embeds too), all else
+    over the stage.
+    """
+    rank = dist.get_rank()
+    of_experts = {
+        id(parameter) for module in model.modules() if isinstance(module, Experts) for parameter in module.parameters(False)
+    }
+    for name, parameter in model.named_parameters():
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        group = _group(mesh, mesh.expert_replicas if id(parameter) in of_experts else mesh.stage_group)
+        dist.all_reduce(grad, group=group)
+        if name.endswith("embed_tokens.weight") and mesh.pp > 1 and mesh.stage(rank) in (0, mesh.pp - 1):
+            dist.all_reduce(grad, group=_group(mesh, mesh.ends_group))
+        parameter.grad = grad
+
+
+@cache
+def _group(mesh: Mesh, members: Callable[[int], tuple[int, ...]]) -> dist.ProcessGroup:
+    """The process group of this rank; all ranks make all groups of that sort, in the same order."""
+    own = dist.get_rank()
+    found = None
+    for ranks in sorted({members(rank) for rank in range(mesh.world)}):
+        group = dist.new_group(list(ranks))
+        if own in ranks:
+            found = group
+    assert found is not None
+    return found
+
+
+def _waiting(operation: Callable[[], object], rank: int, what: str) -> None:
+    try:
+        operation()
+    except RuntimeError as error:
+        raise RankError(f"rank {rank} gave up in {what}: {str(error).splitlines()[0]}") from error
