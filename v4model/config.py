@@ -140,6 +140,10 @@ class V4Config:
         ratio = self.compress_ratios[layer]
         return max(self.sliding_window - 1, (2 * ratio if ratio == CSA_RATIO else ratio) - 1)
 
+    def depth(self, layer: int) -> int:
+        """0 for trunk layers, k for the block of MTP depth k."""
+        return max(layer - self.num_hidden_layers + 1, 0)
+
     def block_name(self, layer: int) -> str:
         """ "trunk.layers.3", or "mtp.0.block" for the blocks behind the trunk."""
         past = layer - self.num_hidden_layers

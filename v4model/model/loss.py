@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,7 +44,7 @@ class StepTerms:
     nll_sums: tuple[Tensor, ...]
     """Of the trunk, then of each MTP depth; empty on pipeline stages without heads."""
     balance_sums: dict[int, Tensor]
-    """By depth (0 the trunk): sum over learned routers and samples of len_s * L_s."""
+    """By layer with a learned router (MTP blocks behind the trunk's): sum over samples of len_s * L_s."""
     kl_sum: Tensor
     """The indexers' divergences, summed over queries."""
 
@@ -60,17 +60,15 @@ class Losses:
     kl: Tensor
 
 
-def step_terms(heads: Sequence[HeadLoss], blocks: Sequence[tuple[int, BlockOutput]], *, context: PackContext) -> StepTerms:
-    """Collects a forward pass: the heads of the trunk and of each depth, and blocks with the depth they belong to."""
-    zero = blocks[0][1].streams.new_zeros((), dtype=wide_dtype(context.dtype))
-    balance: dict[int, Tensor] = {}
-    kl = zero
-    for depth, block in blocks:
-        if block.router is not None:
-            balance[depth] = balance.get(depth, zero) + block.router.balance_sum
-        if block.kl is not None:
-            kl = kl + block.kl
-    return StepTerms(tuple(head.nll_sum for head in heads), balance, context.ranks.cp.total(kl, where="kl"))
+def step_terms(heads: Sequence[HeadLoss], blocks: Mapping[int, BlockOutput], *, context: PackContext) -> StepTerms:
+    """Collects a forward pass: the heads of the trunk and of each depth, and the blocks by layer."""
+    zero = torch.zeros((), dtype=wide_dtype(context.dtype), device=context.tokens.device)
+    kl = sum((block.kl for block in blocks.values() if block.kl is not None), zero)
+    return StepTerms(
+        nll_sums=tuple(head.nll_sum for head in heads),
+        balance_sums={layer: block.router.balance_sum for layer, block in blocks.items() if block.router is not None},
+        kl_sum=context.ranks.cp.total(kl, where="kl"),
+    )
 
 
 def losses(terms: StepTerms, *, counts: StepCounts, config: V4Config) -> Losses:
@@ -81,8 +79,10 @@ def losses(terms: StepTerms, *, counts: StepCounts, config: V4Config) -> Losses:
     zero = torch.zeros_like(terms.kl_sum)
     nlls = tuple(total / max(count, 1) for total, count in zip(terms.nll_sums, counts.labels, strict=False))
     main, mtp = (nlls[0], nlls[1:]) if nlls else (zero, ())
-    balance = sum((total / max(counts.tokens[depth], 1) for depth, total in terms.balance_sums.items()), zero)
-    balance = config.balance_coef * balance
+    balances = (
+        total / max(counts.tokens[config.depth(layer)], 1) for layer, total in terms.balance_sums.items()
+    )
+    balance = config.balance_coef * sum(balances, zero)
     kl = config.index_kl_coef * terms.kl_sum / max(counts.tokens[0], 1)
     total = main + config.mtp_scale / max(len(mtp), 1) * sum(mtp, zero) + balance + kl
     return Losses(total, main, mtp, balance, kl)

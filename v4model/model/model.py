@@ -157,14 +157,13 @@ class V4Model(nn.Module):
         trunk = self.trunk(streams, context=context)
         if self.share.is_last:
             return self._finish(trunk, embedded, logits=logits, counts=counts, context=context)
-        blocks = [(0, block) for block in trunk]
-        terms = step_terms([], blocks, context=context)
+        terms = step_terms([], trunk, context=context)
         return StageOutput(
             loss=losses(terms, counts=counts, config=self.config).total,
-            streams=trunk[-1].streams,
+            streams=trunk[max(trunk)].streams,
             terms=terms,
             plan=context.plan,
-            router_counts=self._router_counts(blocks),
+            router_counts=self._router_counts(trunk),
         )
 
     def rebalance_routers(self, router_counts: dict[str, Tensor]) -> None:
@@ -181,16 +180,17 @@ class V4Model(nn.Module):
         return self.trunk.embed_tokens(context) if self.trunk.embeds else None
 
     def _finish(
-        self, trunk: list[BlockOutput], embedded: Tensor | None, *, logits: bool, counts: StepCounts, context: PackContext
+        self, blocks: dict[int, BlockOutput], embedded: Tensor | None, *, logits: bool, counts: StepCounts, context: PackContext
     ) -> V4Output:
-        hiddens = [self.trunk.leave(trunk[-1].streams)]
-        blocks = [(0, block) for block in trunk]
+        streams = blocks[max(blocks)].streams
+        hiddens = [self.trunk.leave(streams)]
         if embedded is not None:
             embedded = context.ranks.cp.right_halo(embedded, rows=len(self.mtp), plan=context.plan, where="mtp")
         for depth in self.mtp:
-            hidden, block = depth(blocks[-1][1].streams, embedded, context=context)
+            hidden, block = depth(streams, embedded, context=context)
             hiddens.append(hidden)
-            blocks.append((depth.depth, block))
+            blocks[self.config.num_hidden_layers + depth.depth - 1] = block
+            streams = block.streams
         heads = [
             head_loss(hidden, head=self.lm_head, steps=depth + 1, context=context)
             for depth, hidden in enumerate(hiddens)
@@ -199,7 +199,7 @@ class V4Model(nn.Module):
         step = losses(terms, counts=counts, config=self.config)
         return V4Output(
             loss=step.total,
-            streams=blocks[-1][1].streams,
+            streams=streams,
             terms=terms,
             plan=context.plan,
             router_counts=self._router_counts(blocks),
@@ -227,11 +227,10 @@ class V4Model(nn.Module):
             logits=self.lm_head(hidden) if logits else None,
         )
 
-    def _router_counts(self, blocks: list[tuple[int, BlockOutput]]) -> dict[str, Tensor]:
-        first = self.share.layers(self.config).start
+    def _router_counts(self, blocks: dict[int, BlockOutput]) -> dict[str, Tensor]:
         return {
-            self.config.block_name(first + index): block.router.counts
-            for index, (_, block) in enumerate(blocks)
+            self.config.block_name(layer): block.router.counts
+            for layer, block in blocks.items()
             if block.router is not None
         }
 

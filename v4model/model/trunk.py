@@ -34,12 +34,12 @@ class Trunk(nn.Module):
         """embeddings [n, D] -> streams [n, K, D]."""
         return embeddings[:, None, :].expand(-1, self.num_streams, -1)
 
-    def forward(self, streams: Tensor, *, context: PackContext) -> list[BlockOutput]:
-        """streams [n, K, D] through this stage's layers; the last output's streams go on."""
-        outputs: list[BlockOutput] = []
-        for layer in self.layers.values():
-            outputs.append(layer(streams, counted=context.sample >= 0, context=context))
-            streams = outputs[-1].streams
+    def forward(self, streams: Tensor, *, context: PackContext) -> dict[int, BlockOutput]:
+        """streams [n, K, D] through this stage's layers -> outputs by layer; the last one's streams go on."""
+        outputs: dict[int, BlockOutput] = {}
+        for layer, block in self.layers.items():
+            outputs[int(layer)] = block(streams, counted=context.sample >= 0, context=context)
+            streams = outputs[int(layer)].streams
         return outputs
 
     def leave(self, streams: Tensor) -> Tensor:
