@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -46,7 +47,7 @@ def check_agreement(
         raise RankError(f"rank {rank} asks for {own}, where rank {other} asks for {theirs} (exchange {turn})")
     if rows != expected_rows:
         raise RankError(
-            f"rank {rank} expects {expected_rows} rows of rank {other} in {own}, where it sends {rows} (exchange {turn})"
+            f"rank {rank} expects {expected_rows} rows of rank {other} in {own}, which sends {rows} (exchange {turn})"
         )
 
 
@@ -125,7 +126,7 @@ class Exchange:
         if self.ranks == 1:
             return x
         ends = torch.tensor([0, *sends]).cumsum(0).tolist()
-        moves = _Moves(sends=list(zip(ends[:-1], ends[1:], strict=True)), receives=list(receives))
+        moves = _Moves(sends=list(pairwise(ends)), receives=list(receives))
         return self._move(x, moves, Request("swap_rows", where))
 
     def swap(self, sends: Sequence[Tensor], *, receives: Sequence[int], request: Request) -> list[Tensor]:

@@ -89,6 +89,17 @@ class PackContext:
         return rotations(position, frequencies=frequencies, dtype=self.dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What an attention layer reads: x [n, D] of the rank's tokens; halo [h + n, D], the same with those before
+    them; q_latent [n, q_lora] of x.
+    """
+
+    x: Tensor
+    halo: Tensor
+    q_latent: Tensor
+
+
 def context_of(pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device) -> PackContext:
     """The context of this rank, from the whole pack.
 

@@ -1,4 +1,4 @@
-"""Experts: clamped SwiGLU, all of them on every token (fixed shapes) or each on its own tokens, here or on their ranks."""
+"""Experts: clamped SwiGLU; all on every token (fixed shapes), or each on its own tokens, here or on its rank."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from v4model.config import V4Config
 from v4model.exchange import Exchange
 from v4model.layers.projections import Projection
-from v4model.layers.share import Share
 from v4model.layers.router import Routing
+from v4model.layers.share import Share
 from v4model.ops.swiglu import clamped_swiglu
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from v4model.config import V4Config
 from v4model.layers.compressor import Compressor
-from v4model.layers.context import PackContext
+from v4model.layers.context import Inputs, PackContext
 from v4model.layers.projections import Projection
 from v4model.ops.pick import index_scores, pick_rows
 from v4model.ops.precision import wide
@@ -35,13 +35,10 @@ class Indexer(nn.Module):
         self.q_b_proj = Projection(config.q_lora_rank, self.heads * self.width, dtype=dtype)
         self.weights_proj = Projection(config.hidden_size, self.heads, dtype=dtype)
 
-    def forward(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext, where: str) -> Picked:
-        """x [n, D] the layer's input, q_latent [n, q_lora], halo [h + n, D] x with the tokens before it.
-
-        All detached: only the KL term teaches the indexer.
-        """
-        x, q_latent = x.detach(), q_latent.detach()
-        keys = self.compressor(halo.detach(), context=context, where=where)
+    def forward(self, inputs: Inputs, *, context: PackContext, where: str) -> Picked:
+        """All inputs are detached: only the KL term teaches the indexer."""
+        x, q_latent = inputs.x.detach(), inputs.q_latent.detach()
+        keys = self.compressor(inputs.halo.detach(), context=context, where=where)
         rotation = context.rotation(x.shape[0], compressed=True)
         q = rotate(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), rotation)
         gate = wide(self.weights_proj(x)) * (self.heads * self.width) ** -0.5

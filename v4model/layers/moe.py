@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from v4model.config import V4Config
 from v4model.layers.context import PackContext
 from v4model.layers.experts import Experts, SharedExpert
-from v4model.layers.share import Share
 from v4model.layers.router import HashRouter, LearnedRouter, RouterStatistics, Routing
+from v4model.layers.share import Share
 
 
 class MoE(nn.Module):

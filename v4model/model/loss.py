@@ -79,9 +79,7 @@ def losses(terms: StepTerms, *, counts: StepCounts, config: V4Config) -> Losses:
     zero = torch.zeros_like(terms.kl_sum)
     nlls = tuple(total / max(count, 1) for total, count in zip(terms.nll_sums, counts.labels, strict=False))
     main, mtp = (nlls[0], nlls[1:]) if nlls else (zero, ())
-    balances = (
-        total / max(counts.tokens[config.depth(layer)], 1) for layer, total in terms.balance_sums.items()
-    )
+    balances = (total / max(counts.tokens[config.depth(layer)], 1) for layer, total in terms.balance_sums.items())
     balance = config.balance_coef * sum(balances, zero)
     kl = config.index_kl_coef * terms.kl_sum / max(counts.tokens[0], 1)
     total = main + config.mtp_scale / max(len(mtp), 1) * sum(mtp, zero) + balance + kl

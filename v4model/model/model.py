@@ -180,17 +180,22 @@ class V4Model(nn.Module):
         return self.trunk.embed_tokens(context) if self.trunk.embeds else None
 
     def _finish(
-        self, blocks: dict[int, BlockOutput], embedded: Tensor | None, *, logits: bool, counts: StepCounts, context: PackContext
+        self,
+        blocks: dict[int, BlockOutput],
+        embedded: Tensor | None,
+        *,
+        logits: bool,
+        counts: StepCounts,
+        context: PackContext,
     ) -> V4Output:
         streams = blocks[max(blocks)].streams
         hiddens = [self.trunk.leave(streams)]
         if embedded is not None:
             embedded = context.ranks.cp.right_halo(embedded, rows=len(self.mtp), plan=context.plan, where="mtp")
-        for depth in self.mtp:
-            hidden, block = depth(streams, embedded, context=context)
+        for layer, depth in enumerate(self.mtp, self.config.num_hidden_layers):
+            hidden, blocks[layer] = depth(streams, embedded, context=context)
             hiddens.append(hidden)
-            blocks[self.config.num_hidden_layers + depth.depth - 1] = block
-            streams = block.streams
+            streams = blocks[layer].streams
         heads = [
             head_loss(hidden, head=self.lm_head, steps=depth + 1, context=context)
             for depth, hidden in enumerate(hiddens)
@@ -235,6 +240,4 @@ class V4Model(nn.Module):
         }
 
     def _context(self, pack: Pack, *, ranks: Ranks | None) -> PackContext:
-        return context_of(
-            pack, config=self.config, ranks=ranks or Ranks.one(), dtype=self.dtype, device=self.device
-        )
+        return context_of(pack, config=self.config, ranks=ranks or Ranks.one(), dtype=self.dtype, device=self.device)

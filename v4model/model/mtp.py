@@ -30,7 +30,7 @@ class MTPDepth(nn.Module):
         self.norm = RMSNorm(hidden, eps=eps, dtype=dtype)
 
     def forward(self, streams: Tensor, embeddings: Tensor, *, context: PackContext) -> tuple[Tensor, BlockOutput]:
-        """streams [n, K, D] of the depth before, embeddings [n + h, D] with those ahead -> hidden [T, D] for the LM head, block output.
+        """streams [n, K, D] of the depth before, embeddings [n + h, D] with those ahead -> hidden [n, D], block output.
 
         A position whose token t + depth lies outside its sample embeds 0; it is computed, but counts nowhere and no
         valid position sees it, since it lies behind them all.

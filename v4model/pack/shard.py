@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from v4model.errors import PackError
 from v4model.pack.layout import PackLayout
@@ -16,8 +17,8 @@ _log = logging.getLogger(__name__)
 class ShardPlan:
     """Rank `rank` of `ranks` owns tokens [start, end) of `layout`, contiguous and of equal size.
 
-    Any cut is legal: inside a sample, a window or an overlap half; a shard may be padding only, or shorter than what its
-    queries look back to. A window belongs to the rank that holds its last token.
+    Any cut is legal: inside a sample, a window or an overlap half; a shard may be padding only, or shorter than what
+    its queries look back to. A window belongs to the rank that holds its last token.
     """
 
     layout: PackLayout
@@ -59,7 +60,7 @@ class ShardPlan:
         """By rank, the pooled rows it owns: complete windows are numbered along the stream, so each owns a run."""
         ends = [_windows_ending_before(self.layout, self.bounds(rank)[0], ratio) for rank in range(self.ranks)]
         ends.append(_windows_ending_before(self.layout, self.layout.total, ratio))
-        return tuple(range(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True))
+        return tuple(range(first, last) for first, last in pairwise(ends))
 
 
 @lru_cache(maxsize=1024)

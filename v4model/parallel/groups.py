@@ -38,7 +38,9 @@ class Mesh:
             if size < 1:
                 raise ConfigError(got=f"{name} = {size}", expected="at least 1", where="Mesh")
         if (self.dp * self.cp) % self.ep:
-            raise ConfigError(got=f"ep = {self.ep}", expected=f"a divisor of dp * cp = {self.dp * self.cp}", where="Mesh")
+            raise ConfigError(
+                got=f"ep = {self.ep}", expected=f"a divisor of dp * cp = {self.dp * self.cp}", where="Mesh"
+            )
 
     @property
     def stage_size(self) -> int:

@@ -37,9 +37,7 @@ class ProcessWire:
             self._check(request, sizes, receives, device=rows.device)
         out = rows.new_empty(sum(receives), *rows.shape[1:])
         what = f"{request}, exchange {self.turn}"
-        _waiting(
-            lambda: dist.all_to_all_single(out, rows, list(receives), sizes, group=self.group), self.rank, what
-        )
+        _waiting(lambda: dist.all_to_all_single(out, rows, list(receives), sizes, group=self.group), self.rank, what)
         return list(out.split(list(receives)))
 
     def _check(self, request: Request, sizes: list[int], receives: Sequence[int], *, device: torch.device) -> None:
@@ -100,7 +98,10 @@ def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:
     """
     rank = dist.get_rank()
     of_experts = {
-        id(parameter) for module in model.modules() if isinstance(module, Experts) for parameter in module.parameters(False)
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Experts)
+        for parameter in module.parameters(recurse=False)
     }
     for name, parameter in model.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -115,7 +116,7 @@ def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:
 def _group(mesh: Mesh, members: Callable[[int], tuple[int, ...]]) -> dist.ProcessGroup:
     """The process group of this rank; all ranks make all groups of that sort, in the same order."""
     own = dist.get_rank()
-    found = None
+    found: dist.ProcessGroup | None = None
     for ranks in sorted({members(rank) for rank in range(mesh.world)}):
         group = dist.new_group(list(ranks))
         if own in ranks:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from v4model.config import V4Config
-from v4model.layers.context import PackContext
+from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Picked
 from v4model.layers.projections import GroupedProjection, Projection, RMSNorm
 from v4model.ops.attend import attend
@@ -53,11 +53,9 @@ class Attention(nn.Module):
         self.o_a_proj = GroupedProjection(heads * width // groups, config.o_lora_rank, groups=groups, dtype=dtype)
         self.o_b_proj = Projection(groups * config.o_lora_rank, hidden, dtype=dtype)
 
-    def pooled(  # noqa: ARG002
-        self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext
-    ) -> Pooled:
-        """The pooled rows beside the local ones: none here, what a kind makes of x and of its halo there."""
-        return Pooled(x.new_zeros(0, self.width), None)
+    def pooled(self, inputs: Inputs, *, context: PackContext) -> Pooled:  # noqa: ARG002 - for the kinds that pool
+        """The pooled rows beside the local ones; none here."""
+        return Pooled(inputs.x.new_zeros(0, self.width), None)
 
     def forward(self, x: Tensor, *, context: PackContext) -> Attended:
         """x [n, D] of the rank's tokens, normed."""
@@ -67,7 +65,7 @@ class Attention(nn.Module):
         q_latent = self.q_a_norm(self.q_a_proj(x))
         q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
         kv = rotate(self.kv_norm(self.kv_proj(halo)), key_rotation)
-        pooled = self.pooled(x, q_latent, halo=halo, context=context)
+        pooled = self.pooled(Inputs(x, halo, q_latent), context=context)
         out, mass = attend(
             rotate(q, rotation),
             kv,

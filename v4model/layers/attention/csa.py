@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from v4model.config import V4Config
 from v4model.layers.attention.base import Attention, Pooled
 from v4model.layers.compressor import Compressor
-from v4model.layers.context import PackContext
+from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Indexer
 
 
@@ -20,6 +19,6 @@ class CSAAttention(Attention):
         self.compressor = Compressor(config, ratio=self.ratio, width=self.width, dtype=dtype)
         self.indexer = Indexer(config, ratio=self.ratio, dtype=dtype)
 
-    def pooled(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext) -> Pooled:
-        rows = self.compressor(halo, context=context, where=f"{self.name}.compressor")
-        return Pooled(rows, self.indexer(x, q_latent, halo=halo, context=context, where=f"{self.name}.indexer"))
+    def pooled(self, inputs: Inputs, *, context: PackContext) -> Pooled:
+        rows = self.compressor(inputs.halo, context=context, where=f"{self.name}.compressor")
+        return Pooled(rows, self.indexer(inputs, context=context, where=f"{self.name}.indexer"))

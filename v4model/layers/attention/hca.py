@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from v4model.config import V4Config
 from v4model.layers.attention.base import Attention, Pooled
 from v4model.layers.compressor import Compressor
-from v4model.layers.context import PackContext
+from v4model.layers.context import Inputs, PackContext
 
 
 class HCAAttention(Attention):
@@ -18,5 +17,5 @@ class HCAAttention(Attention):
         super().__init__(config, layer=layer, dtype=dtype)
         self.compressor = Compressor(config, ratio=self.ratio, width=self.width, dtype=dtype)
 
-    def pooled(self, x: Tensor, q_latent: Tensor, *, halo: Tensor, context: PackContext) -> Pooled:  # noqa: ARG002
-        return Pooled(self.compressor(halo, context=context, where=f"{self.name}.compressor"), None)
+    def pooled(self, inputs: Inputs, *, context: PackContext) -> Pooled:
+        return Pooled(self.compressor(inputs.halo, context=context, where=f"{self.name}.compressor"), None)
