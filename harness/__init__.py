@@ -1,0 +1,1 @@
+"""The checking harness: properties of packed-sequence models, with verdicts, witnesses and replay tokens."""

@@ -1,0 +1,31 @@
+"""Errors of the harness: one sentence each, saying what was got, what was expected and where."""
+
+
+class HarnessError(ValueError):
+    """Something the caller gave the harness cannot be used.
+
+    The message reads `got X; expected Y; where: Z` (no third part if where is empty); the parts stay readable as
+    attributes.
+    """
+
+    def __init__(self, *, got: str, expected: str, where: str = "") -> None:
+        super().__init__(f"got {got}; expected {expected}" + (f"; where: {where}" if where else ""))
+        self.got = got
+        self.expected = expected
+        self.where = where
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling of exceptions, and errors cross process borders.
+        return _rebuild, (type(self), self.got, self.expected, self.where)
+
+
+class CaseError(HarnessError):
+    """A case, its token or its file is malformed."""
+
+
+class UsageError(HarnessError):
+    """A name, a file or an option on the command line cannot be used."""
+
+
+def _rebuild(kind: type[HarnessError], got: str, expected: str, where: str) -> HarnessError:
+    return kind(got=got, expected=expected, where=where)

@@ -1,0 +1,1 @@
+"""Subjects: what the harness can check, each behind the same small protocol."""

@@ -1,0 +1,1 @@
+"""Every test of the repository; folders mirror the code they check."""

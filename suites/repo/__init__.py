@@ -1,0 +1,1 @@
+"""Tests of the repository itself: contracts between folders, habits, documentation that runs."""
