@@ -1,0 +1,290 @@
+"""The packed model on several ranks behind the one-rank protocol: in this process, or on processes over gloo.
+
+Every property written for one rank then runs on ranks: outputs of all ranks are joined to whole tensors, and their
+graph is one autograd node that asks every rank for its own backward.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from harness.subjects.protocol import Depth, Observation
+from harness.subjects.rank_pool import RankPool, pool_of
+from harness.subjects.v4model_one_rank import lively_model, observation
+from v4model import Pack, V4Config, V4Model
+from v4model.exchange import RankError
+from v4model.pack.shard import shard_of
+from v4model.parallel.groups import Member, Mesh
+from v4model.parallel.in_process import InProcessWorld
+from v4model.parallel.processes import join
+
+ModelKey = tuple[V4Config, torch.dtype, int]
+"""Configuration, dtype and seed: what a model is built from, here or on another process."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankRun:
+    """What one rank gives of a forward pass: per-token tensors [n, ...], and scalars that all ranks have alike."""
+
+    per_token: list[Tensor]
+    scalars: dict[str, Tensor]
+    counts: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class RankGraph:
+    """What a rank keeps of a forward pass: outputs (per token, then scalars) and what they are differentiated by."""
+
+    outputs: list[Tensor]
+    inputs: list[Tensor]
+
+
+def forward_rank(
+    model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member
+) -> tuple[RankRun, RankGraph]:
+    """One rank's forward pass; embeddings [n, D] of its tokens, or None."""
+    leaf = None if embeddings is None else embeddings.detach().requires_grad_()
+    out = model(pack, logits=True, embeddings=leaf, ranks=member.ranks)
+    real = out.plan.layout.real[out.plan.start : out.plan.end]
+    seen = observation(out, real=real, real_tokens=out.plan.layout.real_tokens)
+    per_token = [tensor for depth in seen.depths for tensor in (depth.values, depth.nll, depth.valid)]
+    scalars = {f"sum {name}": value for name, value in seen.sums.items()}
+    scalars |= {f"loss {name}": value for name, value in seen.losses.items()}
+    run = RankRun(
+        [tensor.detach() for tensor in per_token],
+        {name: value.detach() for name, value in scalars.items()},
+        dict(seen.counts),
+    )
+    differentiable = [tensor for tensor in per_token if tensor.is_floating_point()]
+    inputs = [*([] if leaf is None else [leaf]), *model.parameters()]
+    return run, RankGraph([*differentiable, *scalars.values()], inputs)
+
+
+def backward_rank(graph: RankGraph, grads: list[Tensor]) -> list[Tensor | None]:
+    """Gradients of the inputs for those of the outputs; collective, like the forward pass."""
+    # A loss that no parameter enters (no indexer: no KL) has no graph, the same on every rank.
+    pairs = [(out, grad) for out, grad in zip(graph.outputs, grads, strict=True) if out.requires_grad]
+    return list(
+        torch.autograd.grad(
+            [out for out, _ in pairs],
+            graph.inputs,
+            grad_outputs=[grad for _, grad in pairs],
+            retain_graph=True,
+            allow_unused=True,
+        )
+    )
+
+
+class World(Protocol):
+    """Where the ranks are. A handle names what a forward pass left on them for its backward passes."""
+
+    mesh: Mesh
+
+    def forward(
+        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
+    ) -> tuple[list[RankRun], Any]: ...
+
+    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]: ...
+
+
+class InProcess:
+    """Ranks simulated in this process, deterministic to the bit."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+
+    def forward(
+        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
+    ) -> tuple[list[RankRun], Any]:
+        world, model = InProcessWorld(self.mesh), lively_model(*key)
+        done = world.run(lambda member: forward_rank(model, pack, embeddings[member.rank], member))
+        return [run for run, _ in done], (world, [graph for _, graph in done])
+
+    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]:
+        world, graphs = handle
+        result: list[list[Tensor | None]] = world.run(
+            lambda member: backward_rank(graphs[member.rank], grads[member.rank])
+        )
+        return result
+
+
+class Processes:
+    """Ranks on this process's warm pool of gloo processes; they build the model themselves, from its key."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+
+    def forward(
+        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
+    ) -> tuple[list[RankRun], Any]:
+        handle = _RemoteGraph(pool_of(self.mesh.world))
+        alive = sorted(graph.number for graph in _RemoteGraph.alive)
+        arguments = [(self.mesh, key, pack, part, handle.number, alive) for part in embeddings]
+        return handle.pool.call(_forward_there, arguments), handle
+
+    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]:
+        result: list[list[Tensor | None]] = handle.pool.call(_backward_there, [(handle.number, part) for part in grads])
+        return result
+
+
+class _RemoteGraph:
+    """Names a graph that the ranks of a pool keep for as long as this object lives."""
+
+    alive: weakref.WeakSet[_RemoteGraph] = weakref.WeakSet()
+    count = 0
+
+    def __init__(self, pool: RankPool) -> None:
+        _RemoteGraph.count += 1
+        self.pool, self.number = pool, _RemoteGraph.count
+        self.alive.add(self)
+
+
+_graphs_here: dict[int, RankGraph] = {}
+_members_here: dict[Mesh, Member] = {}
+
+
+def _forward_there(
+    mesh: Mesh, key: ModelKey, pack: Pack, embeddings: Tensor | None, number: int, alive: list[int]
+) -> RankRun:
+    """On a rank of a pool."""
+    for forgotten in set(_graphs_here) - set(alive):
+        del _graphs_here[forgotten]
+    if mesh not in _members_here:
+        _members_here[mesh] = join(mesh, checked=True)
+    run, _graphs_here[number] = forward_rank(lively_model(*key), pack, embeddings, _members_here[mesh])
+    return run
+
+
+def _backward_there(number: int, grads: list[Tensor]) -> list[Tensor | None]:
+    """On a rank of a pool."""
+    return backward_rank(_graphs_here[number], grads)
+
+
+class _Joined(torch.autograd.Function):
+    """Outputs of all ranks as whole tensors; inputs are the embeddings (or an empty tensor) and the parameters."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, world: World, key: ModelKey, pack: Pack, names: list[str], counts: dict[str, float],
+        embeddings: Tensor, *parameters: Tensor,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        plan = shard_of(pack.layout, rank=0, ranks=world.mesh.cp)
+        ctx.world, ctx.plan, ctx.total, ctx.given = world, plan, pack.layout.total, embeddings.numel() > 0
+        ctx.num_parameters = len(parameters)
+        parts: list[Tensor | None] = [None] * world.mesh.cp
+        if ctx.given:
+            padded = F.pad(embeddings, (0, 0, 0, plan.layout.total - ctx.total))
+            parts = list(padded.split(plan.size))
+        runs, ctx.handle = world.forward(key, pack, parts)
+        _check_alike(runs)
+        names += runs[0].scalars
+        counts |= runs[0].counts
+        per_token = [torch.cat(of_ranks)[: ctx.total] for of_ranks in zip(*(run.per_token for run in runs), strict=True)]
+        masks = [tensor for tensor in per_token if not tensor.is_floating_point()]
+        ctx.mark_non_differentiable(*masks)
+        ctx.set_materialize_grads(True)
+        return (*per_token, *runs[0].scalars.values())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ranks, size = ctx.world.mesh.cp, ctx.plan.size
+        of_ranks: list[list[Tensor]] = [[] for _ in range(ranks)]
+        for grad in grads:
+            if not grad.is_floating_point():
+                continue
+            # Per token, each rank its rows; a scalar is the same on all ranks and counts once, so all get its gradient.
+            parts = [grad] * ranks
+            if grad.ndim:
+                padding = [0, 0] * (grad.ndim - 1) + [0, ctx.plan.layout.total - ctx.total]
+                parts = list(F.pad(grad, padding).split(size))
+            for rank, part in enumerate(parts):
+                of_ranks[rank].append(part)
+        found = ctx.world.backward(ctx.handle, of_ranks)
+        embeddings = None
+        if ctx.given:
+            embeddings = torch.cat([of_rank.pop(0) for of_rank in found])[: ctx.total]  # type: ignore[misc]
+        return (None, None, None, None, None, embeddings, *(_sum(of_ranks) for of_ranks in zip(*found, strict=True)))
+
+
+def _sum(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """In rank order; None where no rank has a gradient."""
+    total: Tensor | None = None
+    for part in parts:
+        if part is not None:
+            total = part if total is None else total + part
+    return total
+
+
+def _check_alike(runs: Sequence[RankRun]) -> None:
+    for rank, run in enumerate(runs):
+        for name, value in run.scalars.items():
+            if not torch.equal(value, runs[0].scalars[name]):
+                raise RankError(f"rank {rank} has a {name} of {value.item()}, rank 0 of {runs[0].scalars[name].item()}")
+
+
+@dataclass(frozen=True)
+class V4OnRanks:
+    """`V4Model` on the context-parallel ranks of a world. `model` is open to faults where the world is in-process."""
+
+    key: ModelKey
+    world: World
+    name: str
+
+    @property
+    def config(self) -> V4Config:
+        """The model's."""
+        return self.key[0]
+
+    @property
+    def model(self) -> V4Model:
+        """The one that in-process ranks run, and whose parameters gradients arrive at."""
+        return lively_model(*self.key)
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Every parameter by its name in the module tree."""
+        return dict(self.model.named_parameters())
+
+    def embeddings(self, pack: Pack) -> Tensor:
+        """[T, D], 0 at padding, detached."""
+        with torch.no_grad():
+            return self.model.embed(pack).detach()
+
+    def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
+        """One forward on all ranks; raises RankError if they disagree."""
+        names: list[str] = []
+        counts: dict[str, float] = {}
+        given = torch.empty(0) if embeddings is None else embeddings
+        outputs = _Joined.apply(self.world, self.key, pack, names, counts, given, *self.model.parameters())  # type: ignore[no-untyped-call]
+        scalars = dict(zip(names, outputs[len(outputs) - len(names) :], strict=True))
+        per_token = outputs[: len(outputs) - len(names)]
+        depths = tuple(
+            Depth(values=per_token[i], nll=per_token[i + 1], valid=per_token[i + 2]) for i in range(0, len(per_token), 3)
+        )
+        sums = {name.removeprefix("sum "): value for name, value in scalars.items() if name.startswith("sum ")}
+        losses = {name.removeprefix("loss "): value for name, value in scalars.items() if name.startswith("loss ")}
+        return Observation(depths=depths, sums=sums, counts=counts, losses=losses)
+
+
+def in_process(ranks: int) -> Any:
+    """A subject factory: `ranks` context-parallel ranks in this process."""
+
+    def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OnRanks:
+        return V4OnRanks((config, dtype, seed), InProcess(Mesh(cp=ranks)), f"v4model on {ranks} ranks")
+
+    return build
+
+
+def on_processes(ranks: int) -> Any:
+    """A subject factory: `ranks` context-parallel ranks on gloo processes."""
+
+    def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OnRanks:
+        return V4OnRanks((config, dtype, seed), Processes(Mesh(cp=ranks)), f"v4model on {ranks} gloo ranks")
+
+    return build
