@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from v4model.config import V4Config
+from v4model.errors import PackError
 from v4model.layers.context import PackContext, context_of
 from v4model.layers.router import LearnedRouter
 from v4model.model.embedding import at_real_tokens
@@ -92,9 +93,13 @@ class V4Model(nn.Module):
             embeddings: [T, D] in place of the table's; those of padding are not read.
 
         Raises:
-            PackError: a real token outside the vocabulary.
+            PackError: a real token outside the vocabulary, or embeddings of another shape.
         """
         context = self._context(pack)
+        # Broadcasting would accept one row, or none, for all tokens.
+        wanted = [pack.layout.total, self.config.hidden_size]
+        if embeddings is not None and list(embeddings.shape) != wanted:
+            raise PackError(got=f"embeddings {list(embeddings.shape)}", expected=f"{wanted}")
         embedded = (
             self.trunk.embed_tokens(context) if embeddings is None else at_real_tokens(embeddings, context=context)
         )
