@@ -13,6 +13,11 @@ from v4model.errors import ConfigError
 Kind = Literal["dense", "csa", "hca"]
 
 CSA_RATIO = 4
+_AT_LEAST_1 = (
+    "vocab_size hidden_size num_hidden_layers num_attention_heads head_dim q_lora_rank o_groups o_lora_rank "
+    "sliding_window index_n_heads index_head_dim index_topk n_routed_experts moe_intermediate_size hc_mult "
+    "hc_sinkhorn_iters loss_chunk_tokens attention_block_tokens"
+).split()
 _LAYER_TYPE_KINDS: dict[str, Kind] = {
     "sliding_attention": "dense",
     "compressed_sparse_attention": "csa",
@@ -82,6 +87,9 @@ class V4Config:
     attention_block_tokens: int = 512
 
     def __post_init__(self) -> None:
+        for name, least in (*((name, 1) for name in _AT_LEAST_1), ("num_nextn_predict_layers", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(got=f"{name} {getattr(self, name)}", expected=f"at least {least}", where="V4Config")
         layers = self.num_hidden_layers + self.num_nextn_predict_layers
         checks = [
             (
@@ -116,11 +124,6 @@ class V4Config:
                 f"num_hash_layers {self.num_hash_layers}",
                 f"0 to num_hidden_layers = {self.num_hidden_layers}",
             ),
-            (self.sliding_window > 0, f"sliding_window {self.sliding_window}", "at least 1"),
-            (self.index_topk > 0, f"index_topk {self.index_topk}", "at least 1"),
-            (self.hc_sinkhorn_iters > 0, f"hc_sinkhorn_iters {self.hc_sinkhorn_iters}", "at least 1"),
-            (self.loss_chunk_tokens > 0, f"loss_chunk_tokens {self.loss_chunk_tokens}", "at least 1"),
-            (self.attention_block_tokens > 0, f"attention_block_tokens {self.attention_block_tokens}", "at least 1"),
         ]
         for fine, got, expected in checks:
             if not fine:

@@ -70,10 +70,12 @@ def export(model: V4Model, *, names: Names = "transformers") -> dict[str, Tensor
 def save(model: V4Model, folder: str | Path, *, names: Names = "transformers", shard_bytes: int = 5 * 2**30) -> None:
     """Writes `export(model)` as safetensors: one file, or shards of at most `shard_bytes` with an index.
 
-    The index is written last, so that a folder with an index is whole.
+    The index is written last, so that a folder with an index is whole; that of an earlier save, which would be read
+    in place of a single file, goes first.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _INDEX).unlink(missing_ok=True)
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in _pieces(model, names=names):
@@ -104,7 +106,9 @@ def load(model: V4Model, source: Mapping[str, Tensor] | str | Path) -> None:
         WeightError: a missing, unexpected or misshapen tensor, or an unreadable file; the first of them is named.
     """
     given = dict(source) if isinstance(source, Mapping) else _read(Path(source))
-    names: Names = "released" if "embed.weight" in given else "transformers"
+    # By more than one name: a checkpoint that lacks its embedding must still be read in its own spelling.
+    released = any(name.startswith(("embed.", "layers.")) for name in given)
+    names: Names = "released" if released else "transformers"
     wanted = dict(_pieces(model, names=names))
     where = "the weights" if isinstance(source, Mapping) else str(source)
     _check_names(wanted, given, where=where)
@@ -176,10 +180,10 @@ def _shards(folder: Path) -> list[Path]:
     index, single = folder / _INDEX, folder / _SINGLE
     if index.is_file():
         try:
-            where = json.loads(index.read_text())["weight_map"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            files = set(json.loads(index.read_text())["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise WeightError(got=repr(error), expected="an index with a weight_map", where=str(index)) from error
-        return [folder / file for file in sorted(set(where.values()))]
+        return [folder / file for file in sorted(files)]
     if single.is_file():
         return [single]
     raise WeightError(got="neither", expected=f"{_SINGLE} or {_INDEX}", where=str(folder))

@@ -53,7 +53,7 @@ def forward_rank(
     leaf = None if embeddings is None else embeddings.detach().requires_grad_()
     out = model(pack, logits=True, embeddings=leaf, ranks=member.ranks)
     real = out.plan.layout.real[out.plan.start : out.plan.end]
-    seen = observation(out, real=real, real_tokens=out.plan.layout.real_tokens)
+    seen = observation(out, real=real)
     per_token = [tensor for depth in seen.depths for tensor in (depth.values, depth.nll, depth.valid)]
     scalars = {f"sum {name}": value for name, value in seen.sums.items()}
     scalars |= {f"loss {name}": value for name, value in seen.losses.items()}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from v4model.config import V4Config
+from v4model.errors import PackError
 from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
 from v4model.layers.router import LearnedRouter
@@ -40,6 +41,7 @@ class MTPOutput:
 class StageOutput:
     """Of a pipeline stage: its part of the loss, and streams [n, K, D] for the next."""
 
+    config: V4Config
     loss: Tensor
     """With the whole step's counts; the stages' losses add up to the model's."""
     streams: Tensor
@@ -127,7 +129,7 @@ class V4Model(nn.Module):
             counts: of the whole step, when the pack is one of several; the losses are then its share of the step's.
 
         Raises:
-            PackError: a real token outside the vocabulary.
+            PackError: a real token outside the vocabulary, or embeddings of another shape.
         """
         out = self.forward_stage(pack, logits=logits, embeddings=embeddings, ranks=ranks, counts=counts)
         assert isinstance(out, V4Output), "a stage of a pipeline runs by forward_stage"
@@ -159,6 +161,7 @@ class V4Model(nn.Module):
             return self._finish(trunk, embedded, logits=logits, counts=counts, context=context)
         terms = step_terms([], trunk, context=context)
         return StageOutput(
+            config=self.config,
             loss=losses(terms, counts=counts, config=self.config).total,
             streams=trunk[max(trunk)].streams,
             terms=terms,
@@ -176,6 +179,10 @@ class V4Model(nn.Module):
     def _embedded(self, embeddings: Tensor | None, *, context: PackContext) -> Tensor | None:
         """[n, D], None on stages that do not embed."""
         if embeddings is not None:
+            shape = (context.tokens.numel(), self.config.hidden_size)
+            if embeddings.shape != shape:
+                # Broadcasting would accept one row, or none, for all tokens.
+                raise PackError(got=f"embeddings {list(embeddings.shape)}", expected=f"{list(shape)}")
             return at_real_tokens(embeddings, context=context)
         return self.trunk.embed_tokens(context) if self.trunk.embeds else None
 
@@ -203,6 +210,7 @@ class V4Model(nn.Module):
         terms = step_terms(heads, blocks, context=context)
         step = losses(terms, counts=counts, config=self.config)
         return V4Output(
+            config=self.config,
             loss=step.total,
             streams=streams,
             terms=terms,

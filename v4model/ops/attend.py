@@ -30,7 +30,7 @@ def attend(
         block_tokens: queries computed at once; bounds memory, changes nothing else.
 
     Returns:
-        output [T, H, d], and the probability of each pooled row summed over heads [T, C] (C = k, or the visible rows).
+        output [T, H, d]; with picks, also the probability of each summed over heads [T, k], detached, else [T, 0].
     """
     table = torch.cat([kv, pool])
     outputs, masses = [], []
@@ -38,11 +38,11 @@ def attend(
         end = min(start + block_tokens, q.shape[0])
         rows = visibility.rows(start, end, ratio=ratio, picks=picks)
         rows = _in_table(rows, num_tokens=visibility.layout.total, first_key=first_key, num_keys=kv.shape[0])
-        out, mass = _attend_block(q[start:end], table, sinks, rows=rows, num_local=visibility.window)
+        # Without picks nobody asks for the mass of pooled rows, and it would be [T, W].
+        first_picked = rows.shape[1] if picks is None else visibility.window
+        out, mass = _attend_block(q[start:end], table, sinks, rows=rows, first_picked=first_picked)
         outputs.append(out)
         masses.append(mass)
-    columns = max(mass.shape[1] for mass in masses)
-    masses = [torch.nn.functional.pad(mass, (0, columns - mass.shape[1])) for mass in masses]
     return torch.cat(outputs), torch.cat(masses)
 
 
@@ -52,11 +52,11 @@ def _in_table(rows: Tensor, *, num_tokens: int, first_key: int, num_keys: int) -
     return torch.where(rows >= num_tokens, rows - num_tokens + num_keys, tokens)
 
 
-def _attend_block(q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, num_local: int) -> tuple[Tensor, Tensor]:
+def _attend_block(q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, first_picked: int) -> tuple[Tensor, Tensor]:
     keys = gather_rows(table, rows)
     scores = wide(torch.einsum("thd,tcd->thc", q, keys)) * q.shape[-1] ** -0.5
     scores = torch.where((rows >= 0)[:, None, :], scores, float("-inf"))
     scores = torch.cat([scores, sinks[None, :, None].expand(q.shape[0], -1, 1)], dim=-1)
     probability = torch.softmax(scores, dim=-1)[..., :-1]
     out = torch.einsum("thc,tcd->thd", probability.to(q.dtype), keys)
-    return out, probability[..., num_local:].detach().sum(1)
+    return out, probability[..., first_picked:].detach().sum(1)

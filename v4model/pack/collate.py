@@ -58,6 +58,8 @@ class Pack:
         """Lays samples one after another, with padding behind the last one up to `total` tokens."""
         layout = PackLayout.from_lengths([len(sample) for sample in samples], total=total)
         masks = [[True] * len(sample) for sample in samples] if supervised is None else supervised
+        if len(masks) != len(samples):
+            raise PackError(got=f"{len(masks)} masks", expected=f"one a sample, {len(samples)}")
         for index, (sample, mask) in enumerate(zip(samples, masks, strict=True)):
             if len(sample) != len(mask):
                 raise PackError(

@@ -66,15 +66,15 @@ class PackLayout:
 
     @classmethod
     def from_lengths(
-        cls, lengths: Sequence[int], *, total: int | None = None, slots: Sequence[int] | None = None
+        cls, lengths: Boundaries, *, total: int | None = None, slots: Boundaries | None = None
     ) -> PackLayout:
         """Samples of `lengths` tokens, each in a slot of `slots` tokens (default: no padding inside), `total` in all.
 
         Raises:
-            PackError: an empty sample, a slot shorter than its sample, or more tokens than `total`.
+            PackError: an empty sample, a slot shorter than its sample, more tokens than `total`, or a float dtype.
         """
-        sizes = [int(length) for length in lengths]
-        room = sizes if slots is None else [int(slot) for slot in slots]
+        sizes: list[int] = _row(lengths, name="lengths").tolist()
+        room: list[int] = sizes if slots is None else _row(slots, name="slots").tolist()
         if len(room) != len(sizes):
             raise PackError(got=f"{len(room)} slots", expected=f"one a sample, {len(sizes)}")
         starts = [0]
@@ -168,6 +168,8 @@ class PackLayout:
                 where=f"tokens [{total - zeros}, {total})",
             )
         positions = positions[: total - (padding or 0)]
+        if positions.size and positions[0] != 0:
+            raise PackError(got=f"a first position of {positions[0]}", expected="0", where="token 0")
         starts = np.flatnonzero(positions == 0)
         steps = np.diff(positions)
         for token in np.flatnonzero((steps != 1) & (positions[1:] != 0)) + 1:
@@ -177,8 +179,6 @@ class PackLayout:
                 expected="one more, or 0 where a sample starts",
                 where=where,
             )
-        if positions.size and positions[0] != 0:
-            raise PackError(got=f"a first position of {positions[0]}", expected="0", where="token 0")
         lengths = np.diff(starts, append=positions.size)
         return cls(tuple(lengths.tolist()), tuple(starts.tolist()), total)
 
@@ -284,15 +284,22 @@ def _integers(values: Boundaries, *, name: str) -> _Ints:
     if values is None:
         raise PackError(got="None", expected=f"{name} (one sample is PackLayout.single(T))")
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype not in (np.int32, np.int64):
+    if array.size and array.dtype not in (np.int32, np.int64):
         raise PackError(got=f"{name} of dtype {array.dtype}", expected="int32 or int64")
     return array.astype(np.int64)
 
 
+def _row(values: Boundaries, *, name: str) -> _Ints:
+    row = _integers(values, name=name)
+    if row.ndim != 1:
+        raise PackError(got=f"{name} of shape {list(row.shape)}", expected="one row")
+    return row
+
+
 def _boundaries(values: Boundaries, *, name: str) -> _Ints:
-    bounds = _integers(values, name=name)
-    if bounds.ndim != 1 or not bounds.size:
-        raise PackError(got=f"{name} of shape {list(bounds.shape)}", expected="one row of samples + 1 boundaries")
+    bounds = _row(values, name=name)
+    if not bounds.size:
+        raise PackError(got=f"no {name}", expected="one row of samples + 1 boundaries")
     if bounds[0] != 0:
         raise PackError(got=f"a first boundary of {bounds[0]}", expected="0", where=f"{name}[0]")
     for sample in np.flatnonzero(np.diff(bounds) < 0):

@@ -44,13 +44,11 @@ class ProcessWire:
         text = str(request).encode()[:_LONGEST_REQUEST].ljust(_LONGEST_REQUEST)
         own = torch.tensor([*text, *(0 for _ in sizes)], dtype=torch.int64, device=device)
         own[_LONGEST_REQUEST:] = torch.tensor(sizes, device=device)
-        everyone = own.new_empty(self.ranks, own.numel())
+        everyone = [torch.empty_like(own) for _ in range(self.ranks)]
         _waiting(
-            lambda: dist.all_gather_into_tensor(everyone, own, group=self.group),
-            self.rank,
-            f"{request}, exchange {self.turn}",
+            lambda: dist.all_gather(everyone, own, group=self.group), self.rank, f"{request}, exchange {self.turn}"
         )
-        for other, theirs in enumerate(everyone.cpu()):
+        for other, theirs in enumerate(torch.stack(everyone).cpu()):
             check_agreement(
                 own=str(request)[:_LONGEST_REQUEST],
                 theirs=bytes(theirs[:_LONGEST_REQUEST].tolist()).decode().rstrip(),

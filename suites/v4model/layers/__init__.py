@@ -1,0 +1,1 @@
+"""Modules: parameters around the arithmetic."""

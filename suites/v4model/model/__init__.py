@@ -1,0 +1,1 @@
+"""The whole model: outputs, losses, MTP and precision."""

@@ -1,0 +1,1 @@
+"""The arithmetic, against slow twins and torch's own."""

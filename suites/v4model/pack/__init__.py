@@ -1,0 +1,1 @@
+"""Layouts, windows and visibility, against the specification read token by token."""

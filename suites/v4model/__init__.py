@@ -1,0 +1,1 @@
+"""The model tested part by part; folders mirror v4model."""
