@@ -1,0 +1,293 @@
+"""The `harness` command. Heavy imports happen inside the commands: `--help` must not wait for torch."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.errors import CaseError, HarnessError, UsageError
+
+if TYPE_CHECKING:
+    from harness.case import Case
+    from harness.engine import Plan
+    from harness.report import Report, UnitResult
+    from harness.verdict import Verdict
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="harness",
+    help="Checks that a packed-sequence model computes every sample as if it were alone.",
+    epilog="Exit codes: 0 every property holds; 1 one is violated; 2 usage; 3 one could not be decided.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # typer's rich help takes longer to import than to read
+)
+
+SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", metavar="PROPERTY", help="This property alone; may be repeated.")
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="FILE", help="Text from Alpaca .json or chat .jsonl, not the built-in.")
+]
+FaultOption = Annotated[
+    str | None, typer.Option("--fault", metavar="NAME", help="Plant this fault of the zoo into the subject.")
+]
+
+
+@app.command("run")
+def run_command(
+    *,
+    subject: SubjectOption = "v4model",
+    profile: Annotated[str, typer.Option(metavar="NAME", help="quick, ci or nightly.")] = "quick",
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw other cases than the profile's own.")] = None,
+    only: OnlyOption = None,
+    data: DataOption = None,
+    fault: FaultOption = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as processors by default.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of this run's files; reports/<time>-<profile> by default."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of a table.")] = False,
+) -> None:
+    """Check properties on drawn packs of real text and print a table of verdicts."""
+    plan = _plan(subject=subject, profile=profile, seed=seed, only=only, data=data, fault=fault)
+    folder = _folder(output, profile)
+    report = _run_with_progress(plan, folder=folder, jobs=jobs or len(os.sched_getaffinity(0)))
+    if json:
+        print((folder / "report.json").read_text(encoding="utf-8"), end="")
+    else:
+        from rich.console import Console
+
+        from harness.report.table import print_report
+
+        print_report(Console(), report)
+    raise typer.Exit(report.exit_code)
+
+
+@app.command("replay")
+def replay_command(
+    token_or_file: Annotated[str, typer.Argument(metavar="TOKEN_OR_FILE", help="A replay token, or a case's file.")],
+    *,
+    only: OnlyOption = None,
+    subject: SubjectOption = "v4model",
+    fault: FaultOption = None,
+    data: DataOption = None,
+) -> None:
+    """Check one case again, from its token alone."""
+    from harness.catalogue import find_fault, find_property, find_subject
+    from harness.corpus import load_corpus
+    from harness.engine import decide
+
+    case = _case(token_or_file)
+    case.v4config()  # a wrong configuration is the caller's mistake, not an undecided check
+    properties = [find_property(name) for name in _property_names(only)]
+    factory, planted = find_subject(subject), None if fault is None else find_fault(fault)
+    corpus = load_corpus(data)
+    _one_thread()
+    print(f"{case.token()} on {subject}, text {corpus.name} ({corpus.digest})")
+    verdicts = []
+    for prop in properties:
+        verdict = decide(prop, factory, case, corpus, fault=planted)
+        verdicts.append(verdict)
+        print(f"{verdict.outcome.value:<9} {prop.name}{_detail(verdict)}")
+        if verdict.witness is not None:
+            print(f"  {verdict.witness.sentence()}")
+    raise typer.Exit(_replay_code(verdicts))
+
+
+@app.command("list")
+def list_command() -> None:
+    """List properties, kinds of configuration, subjects, faults and profiles."""
+    from harness.catalogue import SUBJECTS, properties
+    from harness.engine import PROFILES
+    from harness.faults.registry import load_faults
+    from harness.kinds import KINDS, describe
+
+    print("Properties")
+    for prop in properties():
+        print(f"  {prop.name}\n    {prop.about} (kinds: {', '.join(prop.kinds)})")
+    print("Kinds (strata of configurations)")
+    for kind in KINDS:
+        print(f"  {kind:<6} {describe(kind)}")
+    print("Subjects")
+    for name, (_, about) in SUBJECTS.items():
+        print(f"  {name}  {about}")
+    print("  module:factory  any callable (config, dtype, seed) -> Subject")
+    print("Faults")
+    for fault in load_faults():
+        print(f"  {fault.name:<4} {fault.title} (caught by {fault.expected}; {fault.reference})")
+    print("Profiles")
+    for profile in PROFILES.values():
+        print(f"  {profile.name:<8} {profile.cases_per_kind} layouts a property and kind")
+
+
+def main() -> None:
+    """Entry point of the console script: runs a command and exits with its code."""
+    # `--subject module:factory` names a module of the caller's folder; a console script does not look there by itself.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        code = run_cli(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`head`, say) has left; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def run_cli(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; bad input is one sentence on stderr and 2."""
+    try:
+        code = app(args=arguments, prog_name="harness", standalone_mode=False)
+    except HarnessError as error:
+        return _refuse(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception as error:
+        # typer's own usage errors; their class sits in click or in typer, depending on typer's version.
+        if not hasattr(error, "format_message"):
+            raise
+        if not arguments:
+            print(error.format_message())
+            return 2
+        return _refuse(" ".join(error.format_message().split()))
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(sentence: str) -> int:
+    print(f"harness: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _plan(
+    *, subject: str, profile: str, seed: int | None, only: list[str] | None, data: Path | None, fault: str | None
+) -> Plan:
+    from harness.corpus import load_corpus
+    from harness.engine import Plan, find_profile
+
+    found = find_profile(profile)
+    if seed is None and not found.derandomize:
+        seed = secrets.randbelow(1 << 32)  # drawn here, so that the report can say it
+    plan = Plan(
+        properties=_property_names(only),
+        subject=subject,
+        profile=found,
+        corpus=load_corpus(data),
+        data=None if data is None else str(data),
+        seed=seed,
+        fault=fault,
+    )
+    if not plan.units():
+        raise UsageError(
+            got=f"fault {fault} and {', '.join(only or [])}", expected="a kind that both have", where="run"
+        )
+    return plan
+
+
+def _property_names(only: list[str] | None) -> tuple[str, ...]:
+    from harness.catalogue import find_property, properties
+
+    names = tuple(dict.fromkeys(only)) if only else tuple(prop.name for prop in properties())
+    for name in names:
+        find_property(name)
+    return names
+
+
+def _folder(output: Path | None, profile: str) -> Path:
+    """Make the run's folder; a default one is new, a given one may exist."""
+    first = f"{_started()}-{profile}"
+    wanted = [Path("reports", name) for name in (first, *(f"{first}-{again}" for again in range(2, 100)))]
+    try:
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+            return output
+        for folder in wanted:
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise UsageError(got=f"{error.strerror}", expected="a folder to write to", where=str(error.filename)) from error
+    raise UsageError(got=f"99 runs named {wanted[0]}", expected="--output DIR", where="reports")
+
+
+def _started() -> str:
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+
+
+def _run_with_progress(plan: Plan, *, folder: Path, jobs: int) -> Report:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from harness.engine import run
+
+    console = Console(stderr=True)
+    total = len(plan.units())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    finished = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("properties x kinds", total=total)
+
+        def done(_: UnitResult) -> None:
+            nonlocal finished
+            finished += 1
+            progress.advance(task)
+
+        try:
+            return run(plan, folder=folder, jobs=jobs, done=done)
+        except KeyboardInterrupt:
+            where = folder / "results.jsonl"
+            print(f"harness: interrupted after {finished} of {total} units; they are in {where}", file=sys.stderr)
+            raise
+
+
+def _case(token_or_file: str) -> Case:
+    from harness.case import Case
+
+    path = Path(token_or_file)
+    if not (path.suffix == ".json" or path.is_file()):
+        return Case.from_token(token_or_file)
+    try:
+        return Case.from_json(json_module.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(got=f"{error.strerror}", expected="a readable case file", where=str(path)) from error
+    except CaseError as error:
+        raise CaseError(got=error.got, expected=error.expected, where=f"{error.where}, {path}") from error
+    except ValueError as error:  # no UTF-8, no JSON
+        raise UsageError(got=str(error), expected="a case as JSON", where=str(path)) from error
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _detail(verdict: Verdict) -> str:
+    if verdict.reason:
+        return f": {verdict.reason}"
+    if verdict.error is None or verdict.bound is None:
+        return ""
+    return f": largest error {verdict.error:.3g}, bound {verdict.bound:.3g}"
+
+
+def _replay_code(verdicts: list[Verdict]) -> int:
+    """1 if a property is violated, 0 if one holds and none is undecided, else 3."""
+    from harness.report import strongest
+    from harness.verdict import Outcome
+
+    outcome = strongest(verdict.outcome for verdict in verdicts)
+    return {Outcome.VIOLATED: 1, Outcome.HOLDS: 0}.get(outcome, 3)

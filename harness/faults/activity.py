@@ -1,0 +1,45 @@
+"""Whether a fault does anything at all: one that changes nothing proves nothing when no property is violated by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from harness.properties.measure import moved_rows
+from harness.properties.runs import run_with_gradients
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from harness.faults.registry import Fault
+    from harness.subjects.protocol import Subject
+    from v4model import Pack
+
+
+def changed_by(fault: Fault, subject: Subject, pack: Pack) -> tuple[str, ...]:
+    """Names of what a subject gives on a pack and the fault changes by at least one bit; empty if it does nothing."""
+    healthy = outputs(subject, pack)
+    with fault.apply(subject):
+        faulty = outputs(subject, pack)
+    return tuple(name for name in {**healthy, **faulty} if _differ(healthy.get(name), faulty.get(name)))
+
+
+def outputs(subject: Subject, pack: Pack) -> dict[str, Tensor]:
+    """Logits and nll of every depth, every sum, count and loss, and every parameter's gradient, by name."""
+    run = run_with_gradients(subject, pack)
+    found: dict[str, Tensor] = {}
+    for depth, given in enumerate(run.observation.depths):
+        found |= {f"logits of depth {depth}": given.values.detach(), f"nll of depth {depth}": given.nll.detach()}
+    found |= {f"sum of {name}": value.detach() for name, value in run.observation.sums.items()}
+    found |= {f"loss {name}": value.detach() for name, value in run.observation.losses.items()}
+    found |= {
+        f"count of {name}": torch.tensor(value, dtype=torch.float64) for name, value in run.observation.counts.items()
+    }
+    return found | {f"gradient of {name}": grad for name, grad in run.of_parameters.items()}
+
+
+def _differ(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None or one.shape != other.shape:
+        return True
+    return bool(moved_rows(one.reshape(-1), other.reshape(-1)).any())

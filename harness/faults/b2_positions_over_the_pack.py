@@ -1,0 +1,38 @@
+"""B2: positions are an arange over the pack (radixark/miles#2038, pytorch/torchtitan#2559, LLaMA-Factory#7318).
+
+Mechanism: queries and local keys are rotated by their index in the pack; pooled rows keep the positions of their
+windows in the sample. Rotations are relative, so an offset that queries and keys share cancels: a model of dense layers
+alone computes the right thing and cannot show the defect.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.faults.falsified import tokens_of
+from harness.faults.patching import told, trunk_and_mtp
+from harness.faults.registry import Fault
+from v4model.layers.context import PackContext
+
+if TYPE_CHECKING:
+    from harness.subjects.protocol import Subject
+
+
+def _arange_over_the_pack(context: PackContext) -> PackContext:
+    return replace(context, position=tokens_of(context))
+
+
+def _apply(subject: Subject) -> AbstractContextManager[None]:
+    return told(trunk_and_mtp(subject), _arange_over_the_pack)
+
+
+FAULT = Fault(
+    name="B2",
+    title="positions count on over the pack instead of restarting in each sample",
+    reference="radixark/miles#2038",
+    expected="packed_equals_alone",
+    kinds=("all", "csa", "hca"),
+    apply=_apply,
+)

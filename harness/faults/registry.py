@@ -1,0 +1,54 @@
+"""What a fault is, and how the faults of this package are found."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.subjects.protocol import Subject
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A defect that can be planted into a subject, and the property that must catch it.
+
+    name: the zoo's short name ("A1"). title: what goes wrong, one line. reference: where it was reported.
+    expected: name of the property that must be violated. kinds: the named configurations on which it shows. apply:
+    plants the defect for as long as the context lasts and leaves the subject as it was.
+    """
+
+    name: str
+    title: str
+    reference: str
+    expected: str
+    kinds: tuple[str, ...]
+    apply: Callable[[Subject], AbstractContextManager[None]]
+
+
+def load_faults() -> tuple[Fault, ...]:
+    """Every module-level `FAULT` of this package's modules, by name ("A1", "A3", "A10", "B1").
+
+    Raises ValueError if two faults have one name.
+    """
+    import harness.faults
+
+    found: dict[str, Fault] = {}
+    for module in pkgutil.iter_modules(harness.faults.__path__):
+        fault = getattr(importlib.import_module(f"harness.faults.{module.name}"), "FAULT", None)
+        if not isinstance(fault, Fault):
+            continue
+        if fault.name in found:
+            raise ValueError(f"got a second fault named {fault.name}; expected unique names; where: {module.name}")
+        found[fault.name] = fault
+    return tuple(sorted(found.values(), key=lambda fault: _order(fault.name)))
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    letters = name.rstrip("0123456789")
+    digits = name[len(letters) :]
+    return letters, int(digits) if digits else 0, name

@@ -1,0 +1,114 @@
+"""Named configurations, one a layer kind, and the text that names one with changes ("csa,index_topk=2")."""
+
+from __future__ import annotations
+
+import re
+import typing
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import CaseError
+
+if TYPE_CHECKING:
+    from v4model import V4Config
+
+KINDS = ("all", "dense", "csa", "hca")
+"""Every layer kind together, and each one alone, so that one leak does not hide another."""
+
+# HCA alone gets a small ratio: packs of 60-200 tokens then hold several complete windows a sample.
+_RATIO_ALONE = {"dense": 0, "csa": 4, "hca": 8}
+
+_TEXT = re.compile(r"[a-z]+(,[a-z_]+=[A-Za-z0-9.:+-]+)*")
+
+
+_ABOUT = {
+    "all": "every layer kind and both routers in one model, MTP depth 2",
+    "dense": "sliding-window layers alone, two in the trunk and two MTP blocks",
+    "csa": "compressed layers with an indexer alone (ratio 4)",
+    "hca": "heavily compressed layers alone (ratio 8)",
+}
+
+
+def describe(kind: str) -> str:
+    """One line about a named configuration."""
+    return _ABOUT[kind]
+
+
+def kind_of(text: str) -> str:
+    """The named configuration that a configuration text starts from."""
+    return text.split(",", 1)[0]
+
+
+def check_text(text: str) -> None:
+    """Refuse a configuration text whose form or kind is wrong; raises CaseError. Needs no model code."""
+    if not _TEXT.fullmatch(text):
+        raise CaseError(
+            got=f"configuration {text!r}", expected="KIND or KIND,field=value,field=value", where="the case's config"
+        )
+    if kind_of(text) not in KINDS:
+        raise CaseError(got=f"kind {kind_of(text)!r}", expected=f"one of {', '.join(KINDS)}", where="the case's config")
+    names = [change.split("=", 1)[0] for change in text.split(",")[1:]]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise CaseError(got=f"field {twice[0]} twice", expected="each field once", where=f"the case's config {text!r}")
+
+
+def config_from_text(text: str) -> V4Config:
+    """Build the configuration that a text names: `KIND` or `KIND,field=value,...`.
+
+    Whole numbers, floats, `true`, `false` and `none` are written plainly, tuples with colons
+    (`compress_ratios=0:4:16:4:0:4`). Raises CaseError for an unknown field, a value of the wrong type, or sizes that do
+    not fit together.
+    """
+    check_text(text)
+    config = _named(kind_of(text))
+    changes = [change.split("=", 1) for change in text.split(",")[1:]]
+    known = {field.name for field in fields(config)}
+    values: dict[str, Any] = {}
+    for name, value in changes:
+        if name not in known:
+            raise CaseError(got=f"field {name!r}", expected="a field of V4Config", where=f"the case's config {text!r}")
+        values[name] = _parse(name, value, typing.get_type_hints(type(config))[name])
+    try:
+        return replace(config, **values)
+    except ValueError as error:
+        raise CaseError(got=str(error), expected="sizes that fit together", where=f"config {text!r}") from error
+
+
+def _named(kind: str) -> V4Config:
+    from v4model import presets
+
+    tiny = presets.tiny()
+    if kind == "all":
+        return tiny
+    # Two trunk layers (hash router first, learned router second) and two MTP blocks, every one of the same kind.
+    return replace(
+        tiny,
+        num_hidden_layers=2,
+        num_nextn_predict_layers=2,
+        num_hash_layers=1,
+        compress_ratios=(_RATIO_ALONE[kind],) * 4,
+    )
+
+
+def _parse(name: str, value: str, kind: Any) -> Any:
+    choices = typing.get_args(kind) or (kind,)
+    origin = typing.get_origin(kind)
+    try:
+        if origin is tuple:
+            return tuple(int(part) for part in value.split(":"))
+        if value == "none" and type(None) in choices:
+            return None
+        if bool in choices and value in ("true", "false"):
+            return value == "true"
+        if int in choices:
+            return int(value)
+        if float in choices:
+            return float(value)
+    except ValueError:
+        pass
+    raise CaseError(got=f"{name}={value}", expected=f"a value of type {_type_name(kind)}", where="the case's config")
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)

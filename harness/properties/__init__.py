@@ -1,0 +1,55 @@
+"""Properties: sentences about a subject that can be true or false, one module a family.
+
+A module of this package builds `Property` values and hands each to `register` when it is imported;
+`harness.catalogue` imports all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from harness.kinds import KINDS
+
+if TYPE_CHECKING:
+    from harness.case import Case
+    from harness.corpus import Corpus
+    from harness.subjects.protocol import Subject
+    from harness.verdict import Verdict
+
+Check: TypeAlias = Callable[["Subject", "Case", "Corpus"], "Verdict"]
+"""Puts one property to the test on one case. The subject is freshly built for that case."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """A named sentence with the check that decides it.
+
+    name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
+    check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
+    """
+
+    name: str
+    about: str
+    check: Check
+    kinds: tuple[str, ...] = KINDS
+
+
+_REGISTRY: dict[str, Property] = {}
+
+
+def register(prop: Property) -> Property:
+    """Add a property under its name and return it; raises ValueError for a second one of that name."""
+    if prop.name in _REGISTRY and _REGISTRY[prop.name] != prop:
+        raise ValueError(f"got a second property named {prop.name}; expected unique names; where: harness.properties")
+    unknown = sorted(set(prop.kinds) - set(KINDS))
+    if unknown:
+        raise ValueError(f"got kinds {unknown}; expected some of {KINDS}; where: property {prop.name}")
+    _REGISTRY[prop.name] = prop
+    return prop
+
+
+def registered() -> tuple[Property, ...]:
+    """Every property registered so far, in order of registration."""
+    return tuple(_REGISTRY.values())

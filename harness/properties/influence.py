@@ -1,0 +1,56 @@
+"""Which embeddings the values depend on, by gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from harness.properties.measure import generator
+
+if TYPE_CHECKING:
+    from harness.case import Case
+    from harness.subjects.protocol import Subject
+    from v4model import Pack
+
+
+class Influence:
+    """One forward of a pack with its graph kept, and a backward pass a question.
+
+    A random projection of the values stands for all of them: where every row's gradient is exactly 0 the sum is exactly
+    0, and where one is not it cancels with probability 0.
+    """
+
+    def __init__(self, subject: Subject, case: Case, pack: Pack) -> None:
+        self.embeddings = subject.embeddings(pack).detach()
+        self._leaf = self.embeddings.clone().requires_grad_()
+        self.observation = subject.observe(pack, embeddings=self._leaf)
+        source = generator(case, "projection")
+        self._projections = [
+            torch.randn(depth.values.shape, generator=source, dtype=torch.float64).to(depth.values.dtype)
+            for depth in self.observation.depths
+        ]
+
+    def reach(self, rows: Sequence[Tensor]) -> Tensor:
+        """[T] largest gradient at each token's embedding from the rows ([T] bool a depth); NaN counts as infinite."""
+        values = [depth.values for depth in self.observation.depths]
+        weights = [
+            torch.where(mask[:, None], projection, 0.0)
+            for mask, projection in zip(rows, self._projections, strict=True)
+        ]
+        found: Sequence[Tensor | None] = torch.autograd.grad(
+            values, self._leaf, grad_outputs=weights, retain_graph=True, allow_unused=True
+        )
+        grad = found[0]
+        if grad is None:
+            return self._leaf.detach().new_zeros(len(self._leaf))
+        return grad.abs().nan_to_num(nan=math.inf, posinf=math.inf).amax(dim=1)
+
+    def reach_of(self, depth: int, tokens: Tensor) -> Tensor:
+        """[T] as `reach`, from the values of some tokens (LongTensor) at one depth."""
+        rows = [torch.zeros(len(self._leaf), dtype=torch.bool) for _ in self._projections]
+        rows[depth][tokens] = True
+        return self.reach(rows)

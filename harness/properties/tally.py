@@ -1,0 +1,228 @@
+"""Many comparisons, one verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from harness.properties.measure import moved_rows, place_of, row_differences, tokens_of
+from harness.tolerance import EXACT, GRADIENT_FLOOR_SHARE, largest_magnitude, relative_error
+from harness.verdict import Verdict
+from harness.witness import Place, Witness
+
+if TYPE_CHECKING:
+    from harness.properties.runs import Run
+    from harness.subjects.protocol import Observation
+    from v4model import PackLayout
+
+
+class Tally:
+    """Collects comparisons; remembers the largest relative error and the first comparison past the bound."""
+
+    def __init__(self, name: str, *, bound: float, layout: PackLayout) -> None:
+        """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places."""
+        self._name = name
+        self._bound = bound
+        self._layout = layout
+        self._error = 0.0
+        self._witness: Witness | None = None
+
+    @property
+    def violated(self) -> bool:
+        """Whether a comparison has gone past its bound."""
+        return self._witness is not None
+
+    def verdict(self) -> Verdict:
+        """HOLDS with the largest error, or VIOLATED with the first witness."""
+        if self._witness is not None:
+            return Verdict.violated(self._witness)
+        return Verdict.holds(error=self._error, bound=self._bound)
+
+    def rows(
+        self,
+        got: Tensor,
+        expected: Tensor,
+        *,
+        tokens: Tensor,
+        what: str,
+        depth: int = 0,
+        branch: str = "unknown",
+        layer: str | None = None,
+        floor: float = 0.0,
+    ) -> None:
+        """Compare rows of two tensors [N] or [N, X], relative to max(the largest expected, floor).
+
+        tokens [N]: the token that each row belongs to.
+        """
+        error = relative_error(got, expected, floor=floor)
+        self._error = max(self._error, error)
+        if error <= self._bound:
+            return
+        worst = int(row_differences(got, expected).argmax())
+        self.fail(
+            what=what,
+            branch=branch,
+            magnitude=error,
+            depth=depth,
+            layer=layer,
+            query=place_of(self._layout, int(tokens[worst])),
+            values=_worst_values(got[worst].detach(), expected[worst].detach()),
+        )
+
+    def bits(
+        self,
+        got: Tensor,
+        expected: Tensor,
+        *,
+        what: str,
+        depth: int = 0,
+        branch: str = "unknown",
+        layer: str | None = None,
+        tokens: Tensor | None = None,
+    ) -> None:
+        """Compare two tensors to the bit; tokens [N] as for `rows`, or None if rows are no tokens."""
+        got, expected = (got.reshape(1), expected.reshape(1)) if got.ndim == 0 else (got, expected)
+        moved = tokens_of(moved_rows(got, expected))
+        if not len(moved):
+            return
+        worst = int(moved[row_differences(got[moved], expected[moved]).argmax()])
+        self.fail(
+            what=what,
+            branch=branch,
+            magnitude=float(row_differences(got[worst : worst + 1], expected[worst : worst + 1])),
+            bound=EXACT,
+            depth=depth,
+            layer=layer,
+            query=None if tokens is None else place_of(self._layout, int(tokens[worst])),
+            values=_worst_values(got[worst].detach(), expected[worst].detach()),
+        )
+
+    def zeros(self, got: Tensor, *, tokens: Tensor, what: str, depth: int, branch: str) -> None:
+        """Rows [N] or [N, X] of tokens [N] must be exactly 0, of either sign."""
+        if bool((got != 0).any()):
+            self.bits(got + 0.0, torch.zeros_like(got), tokens=tokens, what=what, depth=depth, branch=branch)
+
+    def scalar(self, got: Tensor, expected: Tensor, *, what: str, floor: float = 0.0, depth: int = 0) -> None:
+        """Compare two scalars, relative to max(the expected magnitude, floor)."""
+        error = relative_error(got.reshape(()), expected.reshape(()), floor=floor)
+        self._error = max(self._error, error)
+        if error > self._bound:
+            values = _worst_values(got.detach(), expected.detach())
+            self.fail(what=what, branch="loss", magnitude=error, values=values, depth=depth)
+
+    def sums(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, than: str) -> None:
+        """Compare named sums.
+
+        None is judged against less than a share of the largest: the KL of equal distributions is rounding around 0.
+        """
+        floor = GRADIENT_FLOOR_SHARE * max((largest_magnitude(value) for value in expected.values()), default=0.0)
+        for name in sorted(expected):
+            what = f"the sum of {name} differs from {than}"
+            self.scalar(got[name], expected[name], floor=floor, what=what, depth=_depth_of(name))
+
+    def counts(self, got: Mapping[str, float], expected: Mapping[str, float], *, than: str) -> None:
+        """Compare named counts; each must be equal."""
+        for name in sorted({*got, *expected}):
+            one, other = got.get(name), expected.get(name)
+            if one != other:
+                magnitude = math.inf if one is None or other is None else abs(one - other)
+                what = f"the count of {name} differs from {than}"
+                self.fail(
+                    what=what,
+                    branch="loss",
+                    magnitude=magnitude,
+                    bound=EXACT,
+                    depth=_depth_of(name),
+                    values=(f"{one}", f"{other}"),
+                )
+
+    def gradients(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, floor: float, than: str) -> None:
+        """Compare gradients by name, each relative to max(its own maximum, floor); the worst makes the witness."""
+        errors = {name: relative_error(grad, expected[name], floor=floor) for name, grad in got.items()}
+        name = max(errors, key=errors.__getitem__)
+        self._error = max(self._error, errors[name])
+        if errors[name] > self._bound:
+            what = f"the parameter's gradient differs from {than}"
+            values = _worst_values(got[name], expected[name])
+            self.fail(what=what, branch="gradient", magnitude=errors[name], layer=name, values=values)
+
+    def fail(
+        self,
+        *,
+        what: str,
+        branch: str,
+        magnitude: float,
+        bound: float | None = None,
+        depth: int = 0,
+        layer: str | None = None,
+        query: Place | None = None,
+        values: tuple[str, str] | None = None,
+    ) -> None:
+        """Record a violation, unless there is one already; values are what was got and what was expected."""
+        self._witness = self._witness or Witness(
+            property=self._name,
+            depth=depth,
+            query=query,
+            branch=branch,
+            layer=layer,
+            what=what,
+            magnitude=magnitude,
+            bound=self._bound if bound is None else bound,
+            got=None if values is None else values[0],
+            expected=None if values is None else values[1],
+        )
+
+
+def compare_runs(tally: Tally, got: Run, expected: Run, *, tokens: Tensor, other: Tensor, than: str) -> None:
+    """Everything two runs gave: tokens [N] of `got` are the tokens `other` [N] of `expected`.
+
+    than: what `expected` is, for the witness ("the samples alone").
+    """
+    for depth, (one, two) in enumerate(zip(got.observation.depths, expected.observation.depths, strict=True)):
+        for kind, given, wanted in (("logits", one.values, two.values), ("nll", one.nll, two.nll)):
+            tally.rows(given[tokens], wanted[other], tokens=tokens, depth=depth, what=f"{kind} differ from {than}")
+    tally.sums(got.observation.sums, expected.observation.sums, than=than)
+    tally.counts(got.observation.counts, expected.observation.counts, than=than)
+    # The floor of design decision 4: scalars that cancel are not judged by their own small size.
+    floor = GRADIENT_FLOOR_SHARE * max(
+        (largest_magnitude(grad) for grad in expected.of_parameters.values()), default=0.0
+    )
+    if got.of_embeddings is not None and expected.of_embeddings is not None:
+        tally.rows(
+            got.of_embeddings[tokens],
+            expected.of_embeddings[other],
+            tokens=tokens,
+            what=f"the gradient at the embedding differs from {than}",
+            branch="gradient",
+            layer="embeddings",
+            floor=floor,
+        )
+    tally.gradients(got.of_parameters, expected.of_parameters, floor=floor, than=than)
+
+
+def compare_bits(tally: Tally, got: Observation, expected: Observation, *, than: str) -> None:
+    """Logits, nll, sums and counts of two runs of one layout, to the bit."""
+    for depth, (one, two) in enumerate(zip(got.depths, expected.depths, strict=True)):
+        for kind, given, wanted in (("logits", one.values, two.values), ("nll", one.nll, two.nll)):
+            tokens = torch.arange(len(given))
+            tally.bits(given, wanted, tokens=tokens, depth=depth, what=f"{kind} differ from {than}")
+    for name, value in expected.sums.items():
+        what = f"the sum of {name} differs from {than}"
+        tally.bits(got.sums[name], value, what=what, branch="loss", depth=_depth_of(name))
+    tally.counts(got.counts, expected.counts, than=than)
+
+
+def _depth_of(name: str) -> int:
+    """The depth of a term: k of "mtpk", 0 of any other."""
+    return int(name.removeprefix("mtp")) if name.startswith("mtp") else 0
+
+
+def _worst_values(got: Tensor, expected: Tensor) -> tuple[str, str]:
+    """The element of two equally shaped tensors in which they differ most, as text."""
+    one, other = got.reshape(-1), expected.reshape(-1)
+    worst = int(row_differences(one, other).argmax())
+    return f"{float(one[worst]):.9g}", f"{float(other[worst]):.9g}"

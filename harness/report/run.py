@@ -1,0 +1,173 @@
+"""A whole run: its units, what they say together, and the exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import tokens
+from harness.report.units import (
+    SCHEMA_VERSION,
+    UnitResult,
+    counts_to_json,
+    number_to_json,
+    strongest,
+    worst,
+)
+from harness.verdict import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropertySummary:
+    """One property over all its kinds; seconds are those of the units added up."""
+
+    name: str
+    outcome: Outcome
+    counts: Mapping[Outcome, int]
+    error: float | None
+    bound: float | None
+    seconds: float
+    units: tuple[UnitResult, ...]
+
+    @property
+    def layouts(self) -> int:
+        """Layouts that got a verdict."""
+        return sum(self.counts.values())
+
+
+def summarise(units: Iterable[UnitResult]) -> tuple[PropertySummary, ...]:
+    """Units grouped by property, in order of first appearance."""
+    groups: dict[str, list[UnitResult]] = {}
+    for unit in units:
+        groups.setdefault(unit.property_name, []).append(unit)
+    return tuple(_summary(name, tuple(group)) for name, group in groups.items())
+
+
+def _summary(name: str, units: tuple[UnitResult, ...]) -> PropertySummary:
+    error, bound = worst((unit.error, unit.bound) for unit in units)
+    return PropertySummary(
+        name=name,
+        outcome=strongest(unit.outcome for unit in units),
+        counts={outcome: sum(unit.counts.get(outcome, 0) for unit in units) for outcome in Outcome},
+        error=error,
+        bound=bound,
+        seconds=sum(unit.seconds for unit in units),
+        units=units,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A whole run. planned: units that were to be run; units: those that were, in the order planned."""
+
+    subject: str
+    profile: str
+    seed: int | None
+    fault: str | None
+    data: str | None
+    corpus: Mapping[str, Any]
+    jobs: int
+    folder: str
+    started: str
+    seconds: float
+    versions: Mapping[str, str]
+    planned: int
+    units: tuple[UnitResult, ...]
+
+    @property
+    def summaries(self) -> tuple[PropertySummary, ...]:
+        """One summary a property."""
+        return summarise(self.units)
+
+    @property
+    def outcome(self) -> Outcome:
+        """VIOLATED if any property is; HOLDS only if every property holds on at least one layout."""
+        outcomes = {summary.outcome for summary in self.summaries}
+        if Outcome.VIOLATED in outcomes:
+            return Outcome.VIOLATED
+        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned:
+            return Outcome.UNDECIDED
+        # A property that no layout put to the test is unknown, and a run that leaves one unknown has not passed.
+        return Outcome.VACUOUS if Outcome.VACUOUS in outcomes or not outcomes else Outcome.HOLDS
+
+    @property
+    def exit_code(self) -> int:
+        """0 every property holds, 1 one is violated, 3 one could not be decided."""
+        return {Outcome.HOLDS: 0, Outcome.VIOLATED: 1}.get(self.outcome, 3)
+
+    @property
+    def headline(self) -> str:
+        """The run in one sentence."""
+        groups = self.summaries
+        named = {outcome: [group.name for group in groups if group.outcome is outcome] for outcome in Outcome}
+        layouts = sum(group.layouts for group in groups)
+        planted = "" if self.fault is None else f" with fault {self.fault} planted"
+        tail = f"{layouts} layouts of {self.subject}{planted}, {self.seconds:.0f} s"
+        parts = [f"{len(named[Outcome.HOLDS])} of {len(groups)} properties hold"]
+        for outcome, words in ((Outcome.VIOLATED, "violated"), (Outcome.UNDECIDED, "undecided"),
+                               (Outcome.VACUOUS, "never put to the test")):  # fmt: skip
+            if named[outcome]:
+                parts.append(f"{words}: {', '.join(named[outcome])}")
+        return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
+
+    def replay_command(self, unit: UnitResult) -> str | None:
+        """The command that shows a unit's finding (or its first undecided case) again; None if there is none.
+
+        A token past the longest one is named by its file in the run's folder instead.
+        """
+        token = unit.undecided if unit.finding is None else unit.finding.token
+        if token is None:
+            return None
+        if len(token) > tokens.LONGEST and unit.finding is not None:
+            token = str(Path(self.folder, case_file_name(unit)))
+        words = ["harness", "replay", token, "--only", unit.property_name]
+        if self.subject != "v4model":
+            words += ["--subject", self.subject]
+        if self.fault is not None:
+            words += ["--fault", self.fault]
+        if self.data is not None:
+            words += ["--data", self.data]
+        return shlex.join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "outcome": self.outcome.value,
+            "exit_code": self.exit_code,
+            "headline": self.headline,
+            "subject": self.subject,
+            "profile": self.profile,
+            "seed": self.seed,
+            "fault": self.fault,
+            "data": self.data,
+            "corpus": dict(self.corpus),
+            "jobs": self.jobs,
+            "folder": self.folder,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "versions": dict(self.versions),
+            "planned_units": self.planned,
+            "properties": [_summary_to_json(summary) for summary in self.summaries],
+            "units": [{**unit.to_json(), "replay": self.replay_command(unit)} for unit in self.units],
+        }
+
+
+def _summary_to_json(summary: PropertySummary) -> dict[str, Any]:
+    return {
+        "name": summary.name,
+        "outcome": summary.outcome.value,
+        "layouts": summary.layouts,
+        "counts": counts_to_json(summary.counts),
+        "error": number_to_json(summary.error),
+        "bound": number_to_json(summary.bound),
+        "seconds": round(summary.seconds, 3),
+    }
+
+
+def case_file_name(unit: UnitResult) -> str:
+    """Name of the file that holds a unit's minimal case in the run's folder."""
+    return f"case-{unit.property_name.replace(':', '.')}-{unit.kind}.json"

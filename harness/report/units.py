@@ -1,0 +1,119 @@
+"""What one property gave on one kind of configuration: a unit of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.verdict import Outcome
+from harness.witness import Witness
+
+SCHEMA_VERSION = 1
+
+# What outranks what where several outcomes meet: one violation is a violation, an undecided part leaves the whole
+# undecided, and a whole is vacuous only if every part is.
+_RANK = (Outcome.VIOLATED, Outcome.UNDECIDED, Outcome.HOLDS, Outcome.VACUOUS)
+
+
+def strongest(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of a whole from those of its parts; of no parts, VACUOUS."""
+    present = set(outcomes)
+    return next((outcome for outcome in _RANK if outcome in present), Outcome.VACUOUS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The smallest case found that violates a property, with its witness; `first` is the token it shrank from."""
+
+    token: str
+    case: Mapping[str, Any]
+    witness: Witness
+    first: str
+    shrink_cases: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as plain values."""
+        return {
+            "token": self.token,
+            "case": dict(self.case),
+            "sentence": self.witness.sentence(),
+            "witness": self.witness.to_json(),
+            "first": self.first,
+            "shrink_cases": self.shrink_cases,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitResult:
+    """What one property gave on one kind.
+
+    counts: layouts by outcome, shrinking not included. error, bound: of the layout that came nearest to its bound (or
+    went furthest past it), None if nothing was measured. reasons: why layouts were vacuous or undecided, with how many
+    of them. undecided: the first undecided case's token.
+    """
+
+    property_name: str
+    kind: str
+    outcome: Outcome
+    counts: Mapping[Outcome, int] = field(default_factory=dict)
+    error: float | None = None
+    bound: float | None = None
+    seconds: float = 0.0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    undecided: str | None = None
+    finding: Finding | None = None
+
+    @property
+    def layouts(self) -> int:
+        """Layouts that got a verdict."""
+        return sum(self.counts.values())
+
+    @property
+    def reason(self) -> str:
+        """The most frequent reason, with how many layouts had it."""
+        if not self.reasons:
+            return ""
+        text, count = max(self.reasons.items(), key=lambda item: item[1])
+        return f"{text} ({count} of {self.layouts} layouts)" if self.layouts else text
+
+    def to_json(self) -> dict[str, Any]:
+        """The unit as plain values, one line of results.jsonl."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "property": self.property_name,
+            "kind": self.kind,
+            "outcome": self.outcome.value,
+            "layouts": self.layouts,
+            "counts": counts_to_json(self.counts),
+            "error": number_to_json(self.error),
+            "bound": number_to_json(self.bound),
+            "seconds": round(self.seconds, 3),
+            "reasons": dict(self.reasons),
+            "undecided": self.undecided,
+            "finding": None if self.finding is None else self.finding.to_json(),
+        }
+
+
+def worst(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+    """Of (error, bound) pairs the one with the largest error in units of its bound; (None, None) of none."""
+    measured = [(error, bound) for error, bound in pairs if error is not None and bound is not None]
+    return max(measured, key=_strain, default=(None, None))
+
+
+def _strain(pair: tuple[float, float]) -> tuple[float, float]:
+    error, bound = pair
+    if error != error:
+        return math.inf, math.inf
+    return (error / bound if bound > 0 else math.inf if error > 0 else 0.0), error
+
+
+def counts_to_json(counts: Mapping[Outcome, int]) -> dict[str, int]:
+    """Layouts by outcome, every outcome named."""
+    return {outcome.value: counts.get(outcome, 0) for outcome in Outcome}
+
+
+def number_to_json(value: float | None) -> float | str | None:
+    """JSON has no inf and no nan; `float()` reads these strings back."""
+    return value if value is None or math.isfinite(value) else str(value)

@@ -1,0 +1,75 @@
+"""What the harness asks of anything it checks: embeddings in, values and losses out, per MTP depth.
+
+Letters for axes: T tokens of the pack, D hidden size, X whatever a depth's values have (logits V, or hidden D).
+A subject owns its parameters; `observe` may be called any number of times and must not change what a later call gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from v4model import Pack, V4Config
+
+
+@dataclass(frozen=True)
+class Depth:
+    """What one depth computes: index 0 of `Observation.depths` is the trunk, k is MTP depth k.
+
+    values [T, X]: logits, carrying the graph. nll [T]: negative log likelihood of each token's label, 0 where it has
+    none. valid [T] bool: the position belongs to a sample, and so does the token k further that depth k reads.
+    """
+
+    values: Tensor
+    nll: Tensor
+    valid: Tensor
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One forward pass.
+
+    sums: scalar sums that add up over samples, undivided ("main", "mtp1", "mtp2", "balance", "kl"); counts: what they
+    are divided by, under the same names; losses: the divided terms ("loss", "main", "mtp1", ..., "balance", "kl").
+    Sums and losses carry the graph.
+    """
+
+    depths: tuple[Depth, ...]
+    sums: Mapping[str, Tensor]
+    counts: Mapping[str, float]
+    losses: Mapping[str, Tensor]
+
+
+class Subject(Protocol):
+    """A model under check."""
+
+    @property
+    def name(self) -> str:
+        """Short name for reports."""
+        ...
+
+    @property
+    def config(self) -> V4Config:
+        """The configuration that it was built from."""
+        ...
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Every trainable parameter by name, as leaves of the graph of `observe`."""
+        ...
+
+    def embeddings(self, pack: Pack) -> Tensor:
+        """Token embeddings [T, D] as a detached leaf that does not require grad yet."""
+        ...
+
+    def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
+        """Run the pack; embeddings [T, D], if given, replace the lookup in the trunk and in every MTP depth."""
+        ...
+
+
+SubjectFactory: TypeAlias = Callable[["V4Config", "torch.dtype", int], Subject]
+"""Builds a subject from a configuration, a dtype and a seed for its weights."""

@@ -1,0 +1,152 @@
+"""The packed model of this repository on one rank, with weights lively enough for every defect to move something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from harness.subjects.protocol import Depth, Observation
+from v4model import Pack, V4Config, V4Model, V4Output, hf
+
+_RECORDED = ("attn_hc", "self_attn", "compressor", "ffn_hc", "mlp", "e_proj")
+
+
+@dataclass(frozen=True)
+class V4OneRank:
+    """`V4Model` behind the subject protocol. `model` is open to faults, which plant defects in it and take them out."""
+
+    model: V4Model
+    name: str = "v4model"
+
+    @property
+    def config(self) -> V4Config:
+        """The model's."""
+        return self.model.config
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Every parameter by its name in the module tree."""
+        return dict(self.model.named_parameters())
+
+    def embeddings(self, pack: Pack) -> Tensor:
+        """[T, D], 0 at padding, detached."""
+        with torch.no_grad():
+            return self.model.embed(pack).detach()
+
+    def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
+        """One forward; values are logits. Beside the divisors, counts hold every learned router's selections."""
+        out = self.model(pack, logits=True, embeddings=embeddings)
+        assert isinstance(out, V4Output)
+        return _observation(out, real=pack.layout.real, real_tokens=pack.layout.real_tokens)
+
+    def export_weights(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
+        tensors = hf.export(self.model, names="transformers")
+        return {
+            name: (tensor.detach().double() if tensor.is_floating_point() else tensor).numpy()
+            for name, tensor in tensors.items()
+        }
+
+    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Mapping[str, Tensor]:
+        """Outputs of the parts of every block in the order of execution, [T, ...], or [W, ...] of compressors.
+
+        Names: layers.{i}.self_attn, layers.{i}.self_attn.compressor, layers.{i}.mlp, layers.{i}.attn_hc, ... and
+        mtp.{k}.self_attn, ..., mtp.{k}.e_proj.
+        """
+        with torch.no_grad(), _recording(self.model) as outputs:
+            self.model(pack, embeddings=embeddings)
+        return outputs
+
+
+def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
+    """A subject with weights drawn from `seed`; the same arguments may give the same model again."""
+    return V4OneRank(_lively_model(config, dtype, seed))
+
+
+def _observation(out: V4Output, *, real: Tensor, real_tokens: int) -> Observation:
+    trunk = Depth(values=_values(out.logits), nll=out.token_nll, valid=real)
+    terms = out.terms
+    sums = {"main": terms.main_nll_sum, "kl": terms.kl_sum}
+    counts = {"main": float(terms.main_count), "kl": float(real_tokens)}
+    losses = {"loss": out.loss, "main": out.main_loss, "balance": out.balance_loss, "kl": out.kl_loss}
+    for depth, loss in enumerate(out.mtp_losses, start=1):
+        losses[f"mtp{depth}"] = loss
+        sums[f"mtp{depth}"] = terms.mtp_nll_sums[depth - 1]
+        counts[f"mtp{depth}"] = float(terms.mtp_counts[depth - 1])
+    # Routers have denominators of their own (MTP depths count valid positions only), hence a sum and a count each.
+    for name, balance_sum, count in zip(out.router_counts, terms.balance_sums, terms.balance_counts, strict=True):
+        sums[f"balance {name}"] = balance_sum
+        counts[f"balance {name}"] = float(count)
+    for name, selections in out.router_counts.items():
+        counts |= {f"selections {name} expert {expert}": n for expert, n in enumerate(selections.tolist())}
+    return Observation(
+        depths=(trunk, *(Depth(values=_values(mtp.logits), nll=mtp.token_nll, valid=mtp.valid) for mtp in out.mtp)),
+        sums=sums,
+        counts=counts,
+        losses=losses,
+    )
+
+
+def _values(logits: Tensor | None) -> Tensor:
+    assert logits is not None, "logits were asked for"
+    return logits
+
+
+@contextmanager
+def _recording(model: V4Model) -> Iterator[dict[str, Tensor]]:
+    outputs: dict[str, Tensor] = {}
+    handles = []
+    for path, module in model.named_modules():
+        name = path.removeprefix("trunk.").replace(".block.", ".")
+        # The indexer's own compressor is told apart from the attention's by its path.
+        if name.rsplit(".", 1)[-1] in _RECORDED and name.startswith(("layers.", "mtp.")):
+            handles.append(module.register_forward_hook(_recorder(outputs, name)))
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _recorder(outputs: dict[str, Tensor], name: str) -> Any:
+    def record(_module: nn.Module, _args: Any, output: Any) -> None:
+        # Attention gives a value with `out`, the MoE and mHC a tuple that starts with theirs.
+        first = output[0] if isinstance(output, tuple) else getattr(output, "out", output)
+        outputs[name] = first.detach()
+
+    return record
+
+
+@lru_cache(maxsize=4)
+def _lively_model(config: V4Config, dtype: torch.dtype, seed: int) -> V4Model:
+    model = V4Model(config, dtype=dtype, seed=seed)
+    with torch.no_grad():
+        source = torch.Generator().manual_seed(seed)
+        for name, parameter in model.named_parameters():
+            parameter.copy_(_lively(name, parameter.shape, source))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.05 * torch.randn(buffer.shape, generator=source, dtype=torch.float64))
+    return model
+
+
+def _lively(name: str, shape: torch.Size, source: torch.Generator) -> Tensor:
+    """Initial weights are quiet: zero sinks and biases, unit norms. There a defect in their use would move nothing."""
+    noise = torch.randn(shape, generator=source, dtype=torch.float64)
+    module, _, leaf = name.rpartition(".")
+    if module.endswith("norm") or leaf in ("scale", "hc_scale"):
+        return 1 + 0.2 * noise
+    if leaf in ("base", "hc_base"):
+        return 0.5 * noise
+    if leaf in ("sinks", "position_bias"):
+        return noise
+    if leaf == "weight" and module.endswith("embed_tokens"):
+        return noise  # a lookup, not a product: rows of unit size
+    return noise / math.sqrt(shape[-1])

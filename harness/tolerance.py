@@ -1,0 +1,65 @@
+"""Bounds, each with the reason for its size, and the measures they are compared with.
+
+A bound never depends on the machine, the device or an environment variable.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The same operations in the same order on the same shapes: not one bit may differ.
+EXACT = 0.0
+
+# float64 sums taken in another order (a sample alone, a shifted offset, another padding). One operation rounds by
+# 1.1e-16; a few thousand terms and a few layers of them stay below 1e-12 of the tensor's maximum, and a defect
+# (a row that mixes two samples, a shifted label) moves at least 1e-6. 1e-9 keeps three decades from either.
+REORDERED_F64 = 1e-9
+
+# Gradients of scalars that are sums of cancelling terms (the mHC scales have one element) were seen 1e-11 of their own
+# maximum apart on healthy code, and may be far smaller than the model's other gradients. A tensor's error is therefore
+# never measured against less than this share of the largest gradient of the whole model.
+GRADIENT_FLOOR_SHARE = 1e-3
+
+# A value where exactly zero is due in theory, but computed as a difference of two rounded numbers of this relative
+# size: the plain NumPy reading against the model, both float64, same formula.
+ORACLE_F64 = 1e-10
+
+
+def largest_difference(got: Tensor, expected: Tensor) -> float:
+    """The largest absolute difference of two tensors of one shape; NaN in only one of them counts as infinite.
+
+    Raises ValueError if the shapes differ, because broadcasting would hide a defect.
+    """
+    if got.shape != expected.shape:
+        raise ValueError(f"got shape {tuple(got.shape)}; expected {tuple(expected.shape)}; where: largest_difference")
+    if got.numel() == 0:
+        return 0.0
+    got, expected = got.detach(), expected.detach()
+    # inf - inf is nan; equal values (infinite ones included) and nan in both places are no difference.
+    same = (got == expected) | (got.isnan() & expected.isnan())
+    difference = (got - expected).abs().masked_fill(same, 0.0)
+    return float(difference.nan_to_num(nan=math.inf, posinf=math.inf).max())
+
+
+def largest_magnitude(values: Tensor) -> float:
+    """The largest absolute value of a tensor, 0 for an empty one."""
+    return float(values.detach().abs().max()) if values.numel() else 0.0
+
+
+def relative_error(got: Tensor, expected: Tensor, *, floor: float) -> float:
+    """The largest difference, relative to max(the largest expected magnitude, floor).
+
+    floor (same unit as the tensors, >= 0) keeps tiny tensors from being judged against rounding of large ones.
+    Both zero gives 0; a difference where the scale is 0 gives infinity.
+    """
+    difference = largest_difference(got, expected)
+    if difference == 0.0:
+        return 0.0
+    scale = max(largest_magnitude(expected), floor)
+    if not scale > 0.0 or math.isinf(difference):
+        return math.inf
+    return difference / scale

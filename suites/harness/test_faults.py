@@ -1,0 +1,215 @@
+"""The fault zoo: found by name, active where it says, gone without a trace when its context ends."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+import torch
+
+import harness.faults
+from harness.case import Case
+from harness.catalogue import find_property
+from harness.errors import UsageError
+from harness.faults.activity import changed_by, outputs
+from harness.faults.c16_grid_windows_sample_counts import counted_from_the_sample
+from harness.faults.d4_roll_by_unpadded_ends import rolled
+from harness.faults.registry import Fault, load_faults
+from harness.kinds import KINDS
+from harness.subjects.protocol import Subject
+from harness.subjects.v4model_one_rank import V4OneRank, build
+from suites.harness import fakes
+from v4model import Pack, PackLayout
+from v4model.layers.context import PackContext, context_of
+
+FAULTS = load_faults()
+BY_NAME = {fault.name: fault for fault in FAULTS}
+MUST = "A1 A3 B1 B2 C1 C3 C16 D1 D4 D12".split()
+
+# Samples that start off every ratio, padding inside and at the tail, more rows than the indexer picks.
+LAYOUT = "7p3.5.21+40/s3"
+# Scores tie where all index heads are closed.
+CONFIGS = {"C17": ",index_n_heads=1"}
+
+every_fault = pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])
+
+
+def _subject_and_pack(kind: str, layout: str = LAYOUT) -> tuple[V4OneRank, Pack]:
+    case = Case.from_token(f"{kind}/{layout}")
+    return build(case.v4config(), case.torch_dtype(), case.seed), case.pack(fakes.corpus())
+
+
+@lru_cache
+def _healthy(kind: str) -> dict[str, torch.Tensor]:
+    return outputs(*_subject_and_pack(kind))
+
+
+def _faulty(fault: Fault, kind: str) -> dict[str, torch.Tensor]:
+    subject, pack = _subject_and_pack(kind)
+    with fault.apply(subject):
+        return outputs(subject, pack)
+
+
+def _values(subject: Subject, pack: Pack) -> torch.Tensor:
+    """Logits, nll and sums in one row."""
+    with torch.no_grad():
+        seen = subject.observe(pack)
+    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
+    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
+
+
+def test_the_zoo_holds_the_faults_that_must_be_caught() -> None:
+    assert set(MUST) <= set(BY_NAME)
+    assert len(BY_NAME) == len(FAULTS)
+
+
+def test_every_module_named_after_a_fault_is_found() -> None:
+    names = [module.name for module in pkgutil.iter_modules(harness.faults.__path__)]
+    modules = [name for name in names if re.match(r"[a-g]\d+_", name)]
+    assert len(modules) == len(FAULTS)
+    for name in modules:
+        module = importlib.import_module(f"harness.faults.{name}")
+        assert (module.__doc__ or "").startswith(f"{module.FAULT.name}: "), f"{name} does not say which fault it is"
+        assert module.FAULT.name.lower().startswith(name.split("_")[0])
+
+
+@every_fault
+def test_a_fault_says_what_it_is(fault: Fault) -> None:
+    prop = find_property(fault.expected)
+    assert set(fault.kinds) <= set(prop.kinds)
+    assert fault.title
+    assert fault.reference
+
+
+@every_fault
+def test_a_fault_changes_something_on_its_kinds(fault: Fault) -> None:
+    for kind in fault.kinds:
+        config = kind + CONFIGS.get(fault.name, "")
+        healthy, faulty = _healthy(config), _faulty(fault, config)
+        assert any(not torch.equal(healthy[name], faulty[name]) for name in healthy), f"nothing changes on {kind}"
+
+
+@every_fault
+def test_a_fault_shows_nowhere_but_on_its_kinds(fault: Fault) -> None:
+    for kind in sorted(set(KINDS) - set(fault.kinds)):
+        healthy, faulty = _healthy(kind), _faulty(fault, kind)
+        # An offset that queries and keys share rotates both: rounding moves, nothing else does (B2).
+        assert [name for name in healthy if (healthy[name] - faulty[name]).abs().max() > 1e-9] == []
+
+
+def test_a_fault_that_changes_nothing_is_reported() -> None:
+    @contextmanager
+    def forgotten(_subject: Subject) -> Iterator[None]:
+        yield
+
+    subject, pack = _subject_and_pack("all")
+    assert changed_by(replace(BY_NAME["A1"], apply=forgotten), subject, pack) == ()
+    assert changed_by(replace(BY_NAME["A1"], apply=lambda _subject: nullcontext()), subject, pack) == ()
+
+
+def test_a_change_is_reported_by_name() -> None:
+    subject, pack = _subject_and_pack("all")
+    changed = changed_by(BY_NAME["F2"], subject, pack)
+    assert "sum of balance mtp.0.block" in changed
+    assert "logits of depth 0" not in changed
+
+
+@every_fault
+def test_a_subject_is_healthy_again_after_an_exception(fault: Fault) -> None:
+    subject, pack = _subject_and_pack(fault.kinds[-1])
+    before, attributes = _values(subject, pack), _attributes(subject)
+
+    def fail() -> None:
+        with fault.apply(subject):
+            subject.observe(pack)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert torch.equal(_values(subject, pack), before)
+    assert _attributes(subject) == attributes
+
+
+def _attributes(subject: V4OneRank) -> dict[str, list[str]]:
+    """What hangs on each module, hooks too, in order."""
+    return {
+        name: [*vars(module), *module._modules, *map(str, module._forward_pre_hooks)]
+        for name, module in subject.model.named_modules()
+    }
+
+
+@every_fault
+def test_another_model_stays_healthy_meanwhile(fault: Fault) -> None:
+    subject, pack = _subject_and_pack(fault.kinds[-1])
+    other, _ = _subject_and_pack(fault.kinds[-1], LAYOUT.replace("s3", "s4"))
+    before = _values(other, pack)
+    with fault.apply(subject):
+        subject.observe(pack)
+        assert torch.equal(_values(other, pack), before)
+
+
+def test_two_faults_can_be_planted_at_once_and_leave_in_order() -> None:
+    subject, pack = _subject_and_pack("all")
+    before, attributes = _values(subject, pack), _attributes(subject)
+    with BY_NAME["B7"].apply(subject), BY_NAME["F6"].apply(subject), BY_NAME["B1"].apply(subject):
+        all_three = _values(subject, pack)
+    with BY_NAME["B7"].apply(subject):
+        assert not torch.equal(_values(subject, pack), all_three)
+    assert torch.equal(_values(subject, pack), before)
+    assert _attributes(subject) == attributes
+
+
+@pytest.mark.parametrize("fault", [BY_NAME["A1"], BY_NAME["B7"], BY_NAME["D12"]], ids=["A1", "B7", "D12"])
+def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
+    subject = fakes.healthy(Case.from_token("all/3/s0").v4config(), torch.float64, 0)
+    with pytest.raises(UsageError, match="got running sum; expected a subject whose `model` is a V4Model"):
+        fault.apply(subject).__enter__()
+
+
+# -- the mechanisms ----------------------------------------------------------------------------------------------------
+
+
+def _context(layout: PackLayout, tokens: list[int] | None = None) -> PackContext:
+    config = Case.from_token("all/3/s0").v4config()
+    ids = torch.arange(layout.total) if tokens is None else torch.tensor(tokens)
+    return context_of(Pack(ids, layout=layout), config=config, dtype=torch.float64, device=torch.device("cpu"))
+
+
+def test_d4_rolls_as_megatron_does() -> None:
+    tokens = [11, 12, 13, 0, 21, 22, 0, 0]
+    context = _context(PackLayout.from_lengths([3, 2], slots=[4, 4]), tokens)
+    source = rolled(context, 1)
+    moved = [tokens[place] if place >= 0 else 0 for place in source.tolist()]
+    real = context.layout.real.tolist()
+    # 12, 13, 0, 21, 0, 22, 0, 0 at the real tokens; 12, 13, 0, 0, 22, 0, 0, 0 is right.
+    assert [token for token, is_real in zip(moved, real, strict=True) if is_real] == [12, 13, 0, 0, 22]
+
+
+def test_d4_is_right_without_padding_and_with_padding_at_the_tail() -> None:
+    for layout in ("13.6.27/s3", "13.6.27+60/s3"):
+        subject, pack = _subject_and_pack("all", layout)
+        assert changed_by(BY_NAME["D4"], subject, pack) == ()
+
+
+@pytest.mark.parametrize("name", ["C1", "C2", "C16"])
+def test_windows_of_the_stream_are_right_where_samples_start_on_the_grid(name: str) -> None:
+    # HCA alone has ratio 8; no sample has a rest that a window could reach into.
+    subject, pack = _subject_and_pack("hca", "16.32.8/s3")
+    healthy = _values(subject, pack)
+    with BY_NAME[name].apply(subject):
+        assert torch.equal(_values(subject, pack), healthy)
+
+
+@pytest.mark.parametrize(("start", "ahead"), [(1, 3), (2, 2), (3, 1), (4, 0)])
+def test_c16_sees_the_future_up_to_the_grid_of_ratio_4(start: int, ahead: int) -> None:
+    context = _context(PackLayout.from_lengths([start, 20]))
+    pool = counted_from_the_sample(context, context.visibility.pools[4])
+    seen = [int(pool.base[t] + pool.visible[t] - 1) for t in range(start + 3, start + 11)]
+    last = [int(pool.windows.first_token[row]) + 3 for row in seen]
+    assert max(token - t for token, t in zip(last, range(start + 3, start + 11), strict=True)) == ahead
