@@ -44,7 +44,7 @@ class V4OneRank:
         """One forward; values are logits. Beside the divisors, counts hold every learned router's selections."""
         out = self.model(pack, logits=True, embeddings=embeddings)
         assert isinstance(out, V4Output)
-        return _observation(out, real=pack.layout.real, real_tokens=pack.layout.real_tokens)
+        return observation(out, real=pack.layout.real)
 
     def export_weights(self) -> Mapping[str, npt.NDArray[Any]]:
         """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
@@ -67,29 +67,29 @@ class V4OneRank:
 
 def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
     """A subject with weights drawn from `seed`; the same arguments may give the same model again."""
-    return V4OneRank(_lively_model(config, dtype, seed))
+    return V4OneRank(lively_model(config, dtype, seed))
 
 
-def _observation(out: V4Output, *, real: Tensor, real_tokens: int) -> Observation:
-    trunk = Depth(values=_values(out.logits), nll=out.token_nll, valid=real)
-    terms = out.terms
-    sums = {"main": terms.main_nll_sum, "kl": terms.kl_sum}
-    counts = {"main": float(terms.main_count), "kl": float(real_tokens)}
+def observation(out: V4Output, *, real: Tensor) -> Observation:
+    """A forward pass under the protocol's names; `real` [n] of the output's own tokens."""
+    terms, counts = out.terms, out.counts
+    heads = ("main", *(f"mtp{depth}" for depth in range(1, len(out.mtp) + 1)))
+    sums = {**dict(zip(heads, terms.nll_sums, strict=True)), "kl": terms.kl_sum}
+    divisors = {**dict(zip(heads, map(float, counts.labels), strict=True)), "kl": float(counts.tokens[0])}
     losses = {"loss": out.loss, "main": out.main_loss, "balance": out.balance_loss, "kl": out.kl_loss}
-    for depth, loss in enumerate(out.mtp_losses, start=1):
-        losses[f"mtp{depth}"] = loss
-        sums[f"mtp{depth}"] = terms.mtp_nll_sums[depth - 1]
-        counts[f"mtp{depth}"] = float(terms.mtp_counts[depth - 1])
+    losses |= dict(zip(heads[1:], out.mtp_losses, strict=True))
     # Routers have denominators of their own (MTP depths count valid positions only), hence a sum and a count each.
-    for name, balance_sum, count in zip(out.router_counts, terms.balance_sums, terms.balance_counts, strict=True):
+    for layer, balance_sum in terms.balance_sums.items():
+        name = out.config.block_name(layer)
         sums[f"balance {name}"] = balance_sum
-        counts[f"balance {name}"] = float(count)
+        divisors[f"balance {name}"] = float(counts.tokens[out.config.depth(layer)])
     for name, selections in out.router_counts.items():
-        counts |= {f"selections {name} expert {expert}": n for expert, n in enumerate(selections.tolist())}
+        divisors |= {f"selections {name} expert {expert}": n for expert, n in enumerate(selections.tolist())}
+    trunk = Depth(values=_values(out.logits), nll=out.token_nll, valid=real)
     return Observation(
         depths=(trunk, *(Depth(values=_values(mtp.logits), nll=mtp.token_nll, valid=mtp.valid) for mtp in out.mtp)),
         sums=sums,
-        counts=counts,
+        counts=divisors,
         losses=losses,
     )
 
@@ -125,7 +125,8 @@ def _recorder(outputs: dict[str, Tensor], name: str) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _lively_model(config: V4Config, dtype: torch.dtype, seed: int) -> V4Model:
+def lively_model(config: V4Config, dtype: torch.dtype, seed: int) -> V4Model:
+    """A model whose weights let every defect move something; the same one again for the same arguments."""
     model = V4Model(config, dtype=dtype, seed=seed)
     with torch.no_grad():
         source = torch.Generator().manual_seed(seed)

@@ -46,9 +46,7 @@ class RankGraph:
     inputs: list[Tensor]
 
 
-def forward_rank(
-    model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member
-) -> tuple[RankRun, RankGraph]:
+def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member) -> tuple[RankRun, RankGraph]:
     """One rank's forward pass; embeddings [n, D] of its tokens, or None."""
     leaf = None if embeddings is None else embeddings.detach().requires_grad_()
     out = model(pack, logits=True, embeddings=leaf, ranks=member.ranks)
@@ -87,9 +85,7 @@ class World(Protocol):
 
     mesh: Mesh
 
-    def forward(
-        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
-    ) -> tuple[list[RankRun], Any]: ...
+    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]: ...
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]: ...
 
@@ -100,9 +96,7 @@ class InProcess:
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
 
-    def forward(
-        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
-    ) -> tuple[list[RankRun], Any]:
+    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
         world, model = InProcessWorld(self.mesh), lively_model(*key)
         done = world.run(lambda member: forward_rank(model, pack, embeddings[member.rank], member))
         return [run for run, _ in done], (world, [graph for _, graph in done])
@@ -121,9 +115,7 @@ class Processes:
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
 
-    def forward(
-        self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]
-    ) -> tuple[list[RankRun], Any]:
+    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
         handle = _RemoteGraph(pool_of(self.mesh.world))
         alive = sorted(graph.number for graph in _RemoteGraph.alive)
         arguments = [(self.mesh, key, pack, part, handle.number, alive) for part in embeddings]
@@ -186,7 +178,9 @@ class _Joined(torch.autograd.Function):
         _check_alike(runs)
         names += runs[0].scalars
         counts |= runs[0].counts
-        per_token = [torch.cat(of_ranks)[: ctx.total] for of_ranks in zip(*(run.per_token for run in runs), strict=True)]
+        per_token = [
+            torch.cat(of_ranks)[: ctx.total] for of_ranks in zip(*(run.per_token for run in runs), strict=True)
+        ]
         masks = [tensor for tensor in per_token if not tensor.is_floating_point()]
         ctx.mark_non_differentiable(*masks)
         ctx.set_materialize_grads(True)
@@ -265,7 +259,8 @@ class V4OnRanks:
         scalars = dict(zip(names, outputs[len(outputs) - len(names) :], strict=True))
         per_token = outputs[: len(outputs) - len(names)]
         depths = tuple(
-            Depth(values=per_token[i], nll=per_token[i + 1], valid=per_token[i + 2]) for i in range(0, len(per_token), 3)
+            Depth(values=per_token[i], nll=per_token[i + 1], valid=per_token[i + 2])
+            for i in range(0, len(per_token), 3)
         )
         sums = {name.removeprefix("sum "): value for name, value in scalars.items() if name.startswith("sum ")}
         losses = {name.removeprefix("loss "): value for name, value in scalars.items() if name.startswith("loss ")}
