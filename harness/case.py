@@ -21,7 +21,9 @@ DTYPES = ("float64", "float32", "bfloat16")
 MAX_TOKENS = 1 << 22
 """Tokens of one case at most, so that a mistyped token cannot ask for all memory."""
 
-_FIELDS = ("config", "lengths", "slots", "total", "seed", "dtype")
+MOST_RANKS = 64
+
+_FIELDS = ("config", "lengths", "slots", "total", "seed", "dtype", "ranks", "processes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,8 @@ class Case:
     config: a named configuration, with changes ("all", "csa,index_topk=2"). lengths: tokens of each sample. slots:
     tokens from each sample's start to the next one's (its length and the padding behind it), None without interior
     padding; equal to lengths is stored as None. total: T, tail padding included. seed draws text, weights and
-    perturbations.
+    perturbations. ranks: context-parallel ranks that the subject runs on, simulated in one process or, with
+    `processes`, on gloo; None for the subject as it is.
 
     Raises CaseError, saying got / expected / where.
     """
@@ -42,6 +45,8 @@ class Case:
     total: int
     seed: int
     dtype: str = "float64"
+    ranks: int | None = None
+    processes: bool = False
 
     def __post_init__(self) -> None:
         check_text(self.config)
@@ -63,6 +68,10 @@ class Case:
             raise CaseError(got=f"seed {self.seed}", expected="0 to 2**63 - 1", where="the case's seed")
         if self.dtype not in DTYPES:
             raise CaseError(got=f"dtype {self.dtype!r}", expected=" or ".join(DTYPES), where="the case's dtype")
+        if self.ranks is None and self.processes:
+            raise CaseError(got="processes without ranks", expected="a number of ranks", where="the case's ranks")
+        if self.ranks is not None and not 1 <= self.ranks <= MOST_RANKS:
+            raise CaseError(got=f"{self.ranks} ranks", expected=f"1 to {MOST_RANKS}", where="the case's ranks")
 
     def _check_slots(self, slots: tuple[int, ...]) -> None:
         if len(slots) != len(self.lengths):
@@ -124,18 +133,27 @@ class Case:
             paddings = [slot - length for slot, length in zip(self.slots, self.lengths, strict=True)]
         tail = "" if self.total == sum(self.lengths) + sum(paddings) else f"+{self.total}"
         suffix = "" if self.dtype == "float64" else f"/{self.dtype}"
-        room = tokens.LONGEST - len(self.config) - len(tail) - len(f"//s{self.seed}") - len(suffix)
+        model = self.config if self.ranks is None else f"{self.config}@{self.ranks}{'p' if self.processes else ''}"
+        room = tokens.LONGEST - len(model) - len(tail) - len(f"//s{self.seed}") - len(suffix)
         layout = tokens.write_samples(self.lengths, paddings, room=room)
-        return f"{self.config}/{layout}{tail}/s{self.seed}{suffix}"
+        return f"{model}/{layout}{tail}/s{self.seed}{suffix}"
 
     @staticmethod
     def from_token(text: str) -> Case:
         """The case that `token` was taken from; raises CaseError for a malformed token."""
-        config, samples, tail, seed, dtype = tokens.split(text)
-        lengths, paddings = tokens.read_samples(samples)
+        parts = tokens.split(text)
+        lengths, paddings = tokens.read_samples(parts.samples)
         slots = tuple(length + padding for length, padding in zip(lengths, paddings, strict=True))
-        total = sum(slots) if tail is None else tail
-        return Case(config=config, lengths=lengths, slots=slots, total=total, seed=seed, dtype=dtype or "float64")
+        return Case(
+            config=parts.config,
+            lengths=lengths,
+            slots=slots,
+            total=sum(slots) if parts.total is None else parts.total,
+            seed=parts.seed,
+            dtype=parts.dtype or "float64",
+            ranks=parts.ranks,
+            processes=parts.processes,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The case as plain values, with the schema's version."""
@@ -147,6 +165,8 @@ class Case:
             "total": self.total,
             "seed": self.seed,
             "dtype": self.dtype,
+            "ranks": self.ranks,
+            "processes": self.processes,
         }
 
     @staticmethod
@@ -169,12 +189,20 @@ class Case:
             total=_number(data["total"], "total"),
             seed=_number(data["seed"], "seed"),
             dtype=_text(data, "dtype"),
+            ranks=None if data["ranks"] is None else _number(data["ranks"], "ranks"),
+            processes=_flag(data["processes"], "processes"),
         )
 
 
 def _number(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise CaseError(got=f"{name} {value!r}", expected="a whole number", where="the case's JSON")
+    return value
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise CaseError(got=f"{name} {value!r}", expected="true or false", where="the case's JSON")
     return value
 
 

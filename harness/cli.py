@@ -51,6 +51,12 @@ def run_command(
     profile: Annotated[str, typer.Option(metavar="NAME", help="quick, ci or nightly.")] = "quick",
     seed: Annotated[int | None, typer.Option(min=0, help="Draw other cases than the profile's own.")] = None,
     only: OnlyOption = None,
+    cp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZES", help="Check ranks instead: context-parallel sizes, such as 1,2,4, in process and on gloo."
+        ),
+    ] = None,
     data: DataOption = None,
     fault: FaultOption = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as processors by default.")] = None,
@@ -61,7 +67,7 @@ def run_command(
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of a table.")] = False,
 ) -> None:
     """Check properties on drawn packs of real text and print a table of verdicts."""
-    plan = _plan(subject=subject, profile=profile, seed=seed, only=only, data=data, fault=fault)
+    plan = _plan(subject=subject, profile=profile, seed=seed, only=only, data=data, fault=fault, cp=_sizes(cp))
     folder = _folder(output, profile)
     report = _run_with_progress(plan, folder=folder, jobs=jobs or len(os.sched_getaffinity(0)))
     if json:
@@ -172,7 +178,14 @@ def _refuse(sentence: str) -> int:
 
 
 def _plan(
-    *, subject: str, profile: str, seed: int | None, only: list[str] | None, data: Path | None, fault: str | None
+    *,
+    subject: str,
+    profile: str,
+    seed: int | None,
+    only: list[str] | None,
+    data: Path | None,
+    fault: str | None,
+    cp: tuple[int, ...],
 ) -> Plan:
     from harness.corpus import load_corpus
     from harness.engine import Plan, find_profile
@@ -188,12 +201,22 @@ def _plan(
         data=None if data is None else str(data),
         seed=seed,
         fault=fault,
+        cp=cp,
     )
     if not plan.units():
         raise UsageError(
             got=f"fault {fault} and {', '.join(only or [])}", expected="a kind that both have", where="run"
         )
     return plan
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    from harness.case import MOST_RANKS
+
+    sizes = [] if text is None else text.split(",")
+    if not all(size.isdecimal() and 1 <= int(size) <= MOST_RANKS for size in sizes):
+        raise UsageError(got=f"--cp {text}", expected=f"sizes of 1 to {MOST_RANKS}, such as 1,2,4", where="run")
+    return tuple(dict.fromkeys(int(size) for size in sizes))
 
 
 def _property_names(only: list[str] | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
     all/5.33.17+64/s123                 three samples of 5, 33 and 17 tokens, 64 in all (9 of tail padding), seed 123
     csa,index_topk=2/8p3.1x4/s7/float32 8 tokens and 3 of padding behind them, four samples of one token, no tail
+    all@4/40.24/s0                      on four context-parallel ranks in one process; all@4p: on gloo processes
 
 A layout too long to be read is packed into digits of base 64 (`z64.999.9.` and what follows): the samples' lengths and
 paddings as one number whose digits have the bases (longest length) and (longest padding + 1).
@@ -13,6 +14,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from harness.errors import CaseError
@@ -21,7 +23,7 @@ LONGEST = 200
 """A token stays within this many characters for up to 64 samples of up to 1,000 tokens and 31 of padding each."""
 
 _WHOLE = re.compile(
-    r"(?P<config>[^/]+)/(?P<samples>[^/+]+)(?:\+(?P<total>\d{1,9}))?/s(?P<seed>\d{1,19})(?:/(?P<dtype>[a-z0-9]+))?",
+    r"(?P<config>[^/@]+)(?:@(?P<ranks>\d{1,3})(?P<processes>p?))?/(?P<samples>[^/+]+)(?:\+(?P<total>\d{1,9}))?/s(?P<seed>\d{1,19})(?:/(?P<dtype>[a-z0-9]+))?",
     re.ASCII,
 )
 _ITEM = re.compile(r"(?P<length>\d{1,9})(?:p(?P<padding>\d{1,9}))?(?:x(?P<times>\d{1,4}))?", re.ASCII)
@@ -30,18 +32,39 @@ _PACKED = re.compile(
 )
 
 
-def split(text: str) -> tuple[str, str, int | None, int, str | None]:
-    """A token's parts: config, samples, total or None, seed, dtype or None; raises CaseError."""
+@dataclass(frozen=True)
+class Parts:
+    """A token taken apart; None for what it does not say."""
+
+    config: str
+    ranks: int | None
+    processes: bool
+    samples: str
+    total: int | None
+    seed: int
+    dtype: str | None
+
+
+def split(text: str) -> Parts:
+    """A token's parts; raises CaseError."""
     match = _WHOLE.fullmatch(text)
     if match is None:
         shown = text if len(text) <= 80 else text[:77] + "..."
         raise CaseError(
             got=f"{shown!r}",
-            expected="CONFIG/LENGTHS[+TOTAL]/sSEED[/DTYPE], such as all/5.33.17+64/s123",
+            expected="CONFIG[@RANKS[p]]/LENGTHS[+TOTAL]/sSEED[/DTYPE], such as all/5.33.17+64/s123",
             where="the replay token",
         )
-    total = match["total"]
-    return match["config"], match["samples"], None if total is None else int(total), int(match["seed"]), match["dtype"]
+    ranks, total = match["ranks"], match["total"]
+    return Parts(
+        config=match["config"],
+        ranks=None if ranks is None else int(ranks),
+        processes=bool(match["processes"]),
+        samples=match["samples"],
+        total=None if total is None else int(total),
+        seed=int(match["seed"]),
+        dtype=match["dtype"],
+    )
 
 
 def write_samples(lengths: Sequence[int], paddings: Sequence[int], *, room: int) -> str:

@@ -14,12 +14,20 @@ class Profile:
 
     cases_per_kind: layouts drawn for each property on each kind. shrink_cases: how many further cases may be spent on
     making a violating one smaller. derandomize: the same cases every time, unless a seed is given.
+
+    With `--cp`, for each number of ranks: ranked_per_kind layouts for properties of ranks, simulated in one process;
+    ranked_isolation_per_kind for isolation and causality on ranks; processes_per_kind on gloo processes. wants_strata:
+    the run is undecided when a stratum of cuts is not met.
     """
 
     name: str
     cases_per_kind: int
     shrink_cases: int
     derandomize: bool
+    ranked_per_kind: int
+    ranked_isolation_per_kind: int
+    processes_per_kind: int
+    wants_strata: bool
     size: PackSize = field(default_factory=PackSize)
 
 
@@ -28,9 +36,36 @@ class Profile:
 PROFILES = {
     profile.name: profile
     for profile in (
-        Profile(name="quick", cases_per_kind=8, shrink_cases=150, derandomize=True),
-        Profile(name="ci", cases_per_kind=54, shrink_cases=400, derandomize=True),
-        Profile(name="nightly", cases_per_kind=540, shrink_cases=1000, derandomize=False),
+        Profile(
+            name="quick",
+            cases_per_kind=8,
+            shrink_cases=150,
+            derandomize=True,
+            ranked_per_kind=8,
+            ranked_isolation_per_kind=3,
+            processes_per_kind=2,
+            wants_strata=False,
+        ),
+        Profile(
+            name="ci",
+            cases_per_kind=54,
+            shrink_cases=400,
+            derandomize=True,
+            ranked_per_kind=76,
+            ranked_isolation_per_kind=17,
+            processes_per_kind=6,
+            wants_strata=True,
+        ),
+        Profile(
+            name="nightly",
+            cases_per_kind=540,
+            shrink_cases=1000,
+            derandomize=False,
+            ranked_per_kind=760,
+            ranked_isolation_per_kind=80,
+            processes_per_kind=60,
+            wants_strata=True,
+        ),
     )
 }
 

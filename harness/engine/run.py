@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +15,20 @@ from harness.corpus import Corpus
 from harness.engine.pool import search_in_processes
 from harness.engine.profiles import Profile
 from harness.engine.unit import Unit, Work, search_here
+from harness.properties import Property
 from harness.report import Report, ResultLines, UnitResult, write_report
+from harness.strata import CUT_STRATA
+
+CP = "cp_matches_one_rank"
+CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to run. properties, subject and fault are names of the catalogue (or module:attribute)."""
+    """What to run. properties, subject and fault are names of the catalogue (or module:attribute).
+
+    cp: numbers of context-parallel ranks; empty to check the subject as it is.
+    """
 
     properties: tuple[str, ...]
     subject: str
@@ -29,20 +37,40 @@ class Plan:
     data: str | None = None
     seed: int | None = None
     fault: str | None = None
+    cp: tuple[int, ...] = ()
 
     def units(self) -> tuple[Unit, ...]:
-        """Every property on every kind that it, and the fault if there is one, has.
+        """Every property on every kind that it, and the fault if there is one, has; with `cp`, on ranks.
+
+        Properties of ranks run on every number of them, isolation and causality where ranks exchange (more than one).
 
         Raises UsageError for a name that the catalogue does not have.
         """
         find_subject(self.subject)
         kinds = None if self.fault is None else find_fault(self.fault).kinds
-        return tuple(
-            Unit(property_name=name, kind=kind)
-            for name in self.properties
-            for kind in find_property(name).kinds
-            if kinds is None or kind in kinds
-        )
+        properties = [find_property(name) for name in self.properties]
+        units = (unit for prop in properties for unit in (self._on_ranks(prop) if self.cp else _as_it_is(prop)))
+        return tuple(unit for unit in units if kinds is None or unit.kind in kinds)
+
+    def _on_ranks(self, prop: Property) -> Iterator[Unit]:
+        profile = self.profile
+        for ranks in self.cp:
+            amounts = []
+            if prop.ranked:
+                amounts = [(False, profile.ranked_per_kind)]
+                if prop.name == CP and ranks > 1:
+                    amounts.append((True, profile.processes_per_kind))
+            elif prop.name in CHECKED_ON_RANKS and ranks > 1:
+                amounts = [(False, profile.ranked_isolation_per_kind)]
+            for processes, layouts in amounts:
+                for kind in prop.kinds:
+                    yield Unit(prop.name, kind, ranks=ranks, processes=processes, layouts=layouts)
+
+
+def _as_it_is(prop: Property) -> Iterator[Unit]:
+    if not prop.ranked:
+        for kind in prop.kinds:
+            yield Unit(prop.name, kind)
 
 
 def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult], None] | None = None) -> Report:
@@ -77,6 +105,7 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
         seconds=time.perf_counter() - began,
         versions=_versions(),
         planned=len(units),
+        wanted_strata=CUT_STRATA if plan.profile.wants_strata and max(plan.cp, default=0) >= 4 else (),
         units=tuple(results[unit] for unit in units if unit in results),
     )
     write_report(report, folder)

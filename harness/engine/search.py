@@ -35,7 +35,9 @@ class _Tally:
     """What the search has seen so far; mutable, and only here."""
 
     check: Callable[[Case], Verdict]
+    strata: Callable[[Case], frozenset[str]]
     shrink_cases: int
+    met: Counter[str] = field(default_factory=Counter)
     counts: Counter[Outcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     measured: tuple[float | None, float | None] = (None, None)
@@ -62,6 +64,7 @@ class _Tally:
 
     def _count(self, case: Case, verdict: Verdict) -> None:
         self.counts[verdict.outcome] += 1
+        self.met.update(self.strata(case))
         self.measured = worst([self.measured, (verdict.error, verdict.bound)])
         if verdict.reason and (verdict.reason in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[verdict.reason] += 1
@@ -77,15 +80,18 @@ def search(
     check: Callable[[Case], Verdict],
     profile: Profile,
     seed: int | None,
+    layouts: int,
+    strata: Callable[[Case], frozenset[str]] = lambda _: frozenset(),
 ) -> UnitResult:
-    """Draw cases until one violates the property or the profile's number is reached; shrink what violates.
+    """Draw cases until one violates the property or there are `layouts` of them; shrink what violates.
 
-    name: the property's. seed: None for the profile's own way (the same cases every time, or fresh ones). A violation
-    that does not come back when its case is checked again leaves the unit UNDECIDED.
+    name: the property's. strata: what a case is an instance of, to be counted. seed: None for the profile's own way
+    (the same cases every time, or fresh ones). A violation that does not come back when its case is checked again
+    leaves the unit UNDECIDED.
     """
-    tally = _Tally(check=check, shrink_cases=profile.shrink_cases)
+    tally = _Tally(check=check, strata=strata, shrink_cases=profile.shrink_cases)
     began = time.perf_counter()
-    minimal, trouble = _explore(tally, cases, profile=profile, seed=seed, unit=f"{name}/{kind}")
+    minimal, trouble = _explore(tally, cases, profile=profile, seed=seed, layouts=layouts, unit=f"{name}/{kind}")
     finding = None
     if minimal is not None and trouble is None:
         finding, trouble = _confirm(tally, minimal)
@@ -105,13 +111,14 @@ def search(
         bound=tally.measured[1],
         seconds=time.perf_counter() - began,
         reasons=dict(tally.reasons),
+        strata=dict(sorted(tally.met.items())),
         undecided=tally.undecided,
         finding=finding,
     )
 
 
 def _explore(
-    tally: _Tally, cases: st.SearchStrategy[Case], *, profile: Profile, seed: int | None, unit: str
+    tally: _Tally, cases: st.SearchStrategy[Case], *, profile: Profile, seed: int | None, layouts: int, unit: str
 ) -> tuple[Case | None, str | None]:
     """The minimal violating case, if any, and what kept the search from its end, if anything."""
 
@@ -119,7 +126,7 @@ def _explore(
         if tally.judge(case).outcome is Outcome.VIOLATED:
             raise _Violation(case)
 
-    run = hypothesis.given(cases)(_settings(profile, seed=seed)(probe))
+    run = hypothesis.given(cases)(_settings(profile, seed=seed, layouts=layouts)(probe))
     if profile.derandomize or seed is not None:
         run = hypothesis.seed(_unit_seed(seed, unit))(run)
     try:
@@ -151,10 +158,10 @@ def _confirm(tally: _Tally, minimal: Case) -> tuple[Finding | None, str | None]:
     )
 
 
-def _settings(profile: Profile, *, seed: int | None) -> hypothesis.settings:
+def _settings(profile: Profile, *, seed: int | None, layouts: int) -> hypothesis.settings:
     """Every setting, so that neither Hypothesis's own CI profile nor an environment variable changes a run."""
     return hypothesis.settings(
-        max_examples=profile.cases_per_kind,
+        max_examples=layouts,
         derandomize=profile.derandomize and seed is None,
         database=None,
         verbosity=Verbosity.quiet,

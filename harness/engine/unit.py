@@ -5,22 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hypothesis import strategies as st
+
+from harness.case import Case
 from harness.catalogue import find_fault, find_property, find_subject
 from harness.corpus import Corpus
 from harness.engine.decide import decide, describe_error
 from harness.engine.profiles import Profile
 from harness.engine.search import search
 from harness.report import UnitResult
+from harness.strata import cut_strata
+from harness.strategies.cuts import ranked_cases
 from harness.strategies.packs import cases
 from harness.verdict import Outcome
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One property on one named configuration."""
+    """One property on one named configuration, on ranks or not.
+
+    layouts: how many to draw, None for the profile's cases_per_kind.
+    """
 
     property_name: str
     kind: str
+    ranks: int | None = None
+    processes: bool = False
+    layouts: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The configuration and its ranks, as replay tokens write them: "all@4p"."""
+        return self.kind if self.ranks is None else f"{self.kind}@{self.ranks}{'p' if self.processes else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,22 +56,31 @@ def search_unit(work: Work, unit: Unit) -> UnitResult:
         prop = find_property(unit.property_name)
         factory = find_subject(work.subject)
         fault = None if work.fault is None else find_fault(work.fault)
-        size = work.profile.size
         return search(
             unit.property_name,
-            unit.kind,
-            cases=cases(unit.kind, size=size, natural=work.corpus.natural_lengths(at_most=size.max_tokens)),
+            unit.label,
+            cases=_cases(work, unit),
             check=lambda case: decide(prop, factory, case, work.corpus, fault=fault),
+            strata=lambda case: cut_strata(case, case.pack(work.corpus)),
             profile=work.profile,
+            layouts=unit.layouts or work.profile.cases_per_kind,
             seed=work.seed,
         )
     except Exception as error:  # one unit's trouble must not cost the others' results
         return undecided_unit(unit, describe_error(error))
 
 
+def _cases(work: Work, unit: Unit) -> st.SearchStrategy[Case]:
+    size = work.profile.size
+    natural = work.corpus.natural_lengths(at_most=size.max_tokens)
+    if unit.ranks is None:
+        return cases(unit.kind, size=size, natural=natural)
+    return ranked_cases(unit.kind, ranks=unit.ranks, processes=unit.processes, size=size, natural=natural)
+
+
 def undecided_unit(unit: Unit, reason: str) -> UnitResult:
     """The result of a unit that could not be searched."""
-    return UnitResult(property_name=unit.property_name, kind=unit.kind, outcome=Outcome.UNDECIDED, reasons={reason: 1})
+    return UnitResult(property_name=unit.property_name, kind=unit.label, outcome=Outcome.UNDECIDED, reasons={reason: 1})
 
 
 def search_here(work: Work, units: Sequence[Unit]) -> Iterator[tuple[Unit, UnitResult]]:

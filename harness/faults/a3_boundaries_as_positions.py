@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def _boundaries_as_positions(context: PackContext) -> PackContext:
     token = tokens_of(context)
     boundaries = torch.tensor([0, *context.layout.lengths], device=token.device).cumsum(0)
-    return replace(context, position=boundaries[token.clamp_max(len(boundaries) - 1)])
+    before = context.key_position[: context.key_position.numel() - token.numel()]
+    of_queries = boundaries[token.clamp_max(len(boundaries) - 1)]
+    return replace(context, key_position=torch.cat([before, of_queries]))
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:

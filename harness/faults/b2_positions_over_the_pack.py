@@ -8,24 +8,18 @@ alone computes the right thing and cannot show the defect.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import tokens_of
+from harness.faults.falsified import counted_over_the_pack
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
-from v4model.layers.context import PackContext
 
 if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
 
 
-def _arange_over_the_pack(context: PackContext) -> PackContext:
-    return replace(context, position=tokens_of(context))
-
-
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return told(trunk_and_mtp(subject), _arange_over_the_pack)
+    return told(trunk_and_mtp(subject), counted_over_the_pack)
 
 
 FAULT = Fault(

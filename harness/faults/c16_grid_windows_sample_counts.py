@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.faults.falsified import pool_on_the_grid, starts_of, with_pools
+from harness.faults.falsified import own, pool_on_the_grid, starts_of, with_pools
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def counted_from_the_sample(context: PackContext, pool: PoolVisibility) -> PoolVisibility:
     grid = pool_on_the_grid(context, pool, mixed=False)
-    end = starts_of(context) + context.layout.length.to(context.tokens.device)
+    end = own(context, starts_of(context.layout) + context.layout.length)
     inside = (end // pool.windows.ratio - grid.base).clamp_min(0)
     return replace(grid, visible=torch.minimum(pool.visible, inside))
 

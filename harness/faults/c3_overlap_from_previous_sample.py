@@ -30,10 +30,16 @@ class _OverlappingInStream(Windows):
         before = self.first_token[:, None] - back * self.ratio
         return torch.where(before >= 0, before + torch.arange(self.ratio, device=before.device), -1)
 
+    def part(self, rows: range) -> Windows:
+        return _in_stream(super().part(rows))
+
+
+def _in_stream(windows: Windows) -> Windows:
+    return _OverlappingInStream(windows.ratio, windows.first_token, windows.index, windows.sample)
+
 
 def _overlapping(_context: PackContext, pool: PoolVisibility) -> PoolVisibility:
-    old = pool.windows
-    return replace(pool, windows=_OverlappingInStream(old.ratio, old.first_token, old.index, old.sample))
+    return replace(pool, windows=_in_stream(pool.windows))
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.faults.falsified import with_pools
+from harness.faults.falsified import own, with_pools
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def _one_more(context: PackContext, pool: PoolVisibility) -> PoolVisibility:
     ratio = pool.windows.ratio
-    complete = context.layout.length.to(context.tokens.device) // ratio
-    started = torch.where(context.sample >= 0, context.position // ratio + 1, 0)
+    complete = own(context, context.layout.length // ratio)
+    started = torch.where(context.sample >= 0, own(context, context.layout.position // ratio + 1), 0)
     return replace(pool, visible=torch.minimum(started, complete))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return labelled(subject, lambda healthy, _steps: healthy.ahead(0), trunk=True)
+    return labelled(subject, lambda layout, _steps: layout.ahead(0), trunk=True)
 
 
 FAULT = Fault(

@@ -16,34 +16,33 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.falsified import tokens_of, with_ahead
+from harness.faults.falsified import with_ahead
 from harness.faults.labels import labelled
 from harness.faults.patching import model_of, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
-from v4model.layers.context import PackContext
+from v4model import PackLayout
 
 if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
 
 
-def rolled(context: PackContext, steps: int) -> Tensor:
+def rolled(layout: PackLayout, steps: int) -> Tensor:
     """[T]: the token that `steps` rolls bring to each place, -1 where they cleared it."""
-    token = tokens_of(context)
-    ends = torch.tensor(context.layout.lengths, device=token.device).cumsum(0)
+    token = torch.arange(layout.total)
+    ends = torch.tensor(layout.lengths).cumsum(0)
     once = torch.where(token < ends[-1], token + 1, token)
     once[ends - 1] = -1
     source = token
     for _ in range(steps):
         source = torch.where(once >= 0, source[once], -1)
     # A padding token has no embedding and is no label, whoever reads it.
-    real = context.sample >= 0
-    return torch.where(real & (source >= 0) & real[source], source, -1)
+    return torch.where(layout.real & (source >= 0) & layout.real[source], source, -1)
 
 
-def _label(context: PackContext, steps: int) -> Tensor:
-    source = rolled(context, steps - 1)
-    return torch.where(source >= 0, context.ahead(1)[source], -1)
+def _label(layout: PackLayout, steps: int) -> Tensor:
+    source = rolled(layout, steps - 1)
+    return torch.where(source >= 0, layout.ahead(1)[source], -1)
 
 
 @contextmanager

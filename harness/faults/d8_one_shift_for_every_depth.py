@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def _always_one(context: PackContext) -> PackContext:
-    return with_ahead(context, lambda healthy, _steps: healthy.ahead(1))
+    return with_ahead(context, lambda layout, _steps: layout.ahead(1))
 
 
 @contextmanager
 def _apply(subject: Subject) -> Iterator[None]:
     shifted = told(model_of(subject).mtp, _always_one)
-    with shifted, labelled(subject, lambda healthy, _steps: healthy.ahead(2), trunk=False):
+    with shifted, labelled(subject, lambda layout, _steps: layout.ahead(2), trunk=False):
         yield
 
 

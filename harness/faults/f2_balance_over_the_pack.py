@@ -29,7 +29,8 @@ def _over_the_pack(
     router: LearnedRouter, routing: Routing, *, counted: Tensor, context: PackContext
 ) -> RouterStatistics:
     # All samples are sample 0, and padding stays -1.
-    whole = replace(context, layout=PackLayout.single(context.layout.total), sample=context.sample.clamp_max(0))
+    plan = replace(context.plan, layout=PackLayout.single(context.layout.total))
+    whole = replace(context, plan=plan, sample=context.sample.clamp_max(0))
     return _healthy(router, routing, counted=counted, context=whole)
 
 

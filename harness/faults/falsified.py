@@ -5,8 +5,9 @@ Contexts, layouts and visibilities are shared between forward passes, so nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -15,39 +16,67 @@ from torch import Tensor
 
 from v4model import PackLayout
 from v4model.layers.context import PackContext
+from v4model.pack.shard import ShardPlan
 from v4model.pack.visibility import PoolVisibility, visibility_of
 from v4model.pack.windows import Windows
 
 FalsifyPool: TypeAlias = Callable[[PackContext, PoolVisibility], PoolVisibility]
-Ahead: TypeAlias = Callable[[PackContext, int], Tensor]
-"""ahead(context, steps) is [T] int64, the token that each position reads `steps` further, -1 where none."""
+Ahead: TypeAlias = Callable[[PackLayout, int], Tensor]
+"""ahead(layout, steps) is [T] int64, the token that each position reads `steps` further, -1 where none."""
+
+
+def own(context: PackContext, of_pack: Tensor) -> Tensor:
+    """[n]: the rank's rows of a table [T] of the whole pack, on the context's device."""
+    return of_pack[context.plan.start : context.plan.end].to(context.tokens.device)
 
 
 def tokens_of(context: PackContext) -> Tensor:
-    """[T] int64: 0, 1, 2, ... on the context's device."""
-    return torch.arange(context.layout.total, device=context.tokens.device)
+    """[n] int64: the tokens of the rank, numbered over the pack."""
+    return torch.arange(context.plan.start, context.plan.end, device=context.tokens.device)
 
 
-def starts_of(context: PackContext) -> Tensor:
+def starts_of(layout: PackLayout) -> Tensor:
     """[T] int64: the first token of each token's sample (padding: the token itself)."""
-    return tokens_of(context) - context.position
+    return torch.arange(layout.total) - layout.position
 
 
 def as_one_sample(context: PackContext) -> PackContext:
     """What is known of a pack whose layout is lost: one sample from its first token to its last."""
-    old = context.visibility
-    layout = PackLayout.single(context.layout.total)
-    token = tokens_of(context)
-    visibility = visibility_of(layout, window=old.window, ratios=tuple(old.pools), device=token.device)
-    return replace(
-        context, layout=layout, visibility=visibility, sample=torch.zeros_like(context.sample), position=token
+    old, device = context.visibility, context.tokens.device
+    plan = ShardPlan(PackLayout.single(context.layout.total), context.plan.rank, context.plan.ranks)
+    visibility = visibility_of(plan.layout, window=old.window, ratios=tuple(old.pools), device=device)
+    one = replace(
+        context,
+        plan=plan,
+        visibility=visibility.part(plan.start, plan.end),
+        sample=torch.zeros_like(context.sample),
     )
+    return counted_over_the_pack(one)
+
+
+def counted_over_the_pack(context: PackContext) -> PackContext:
+    """The context with the number of a token in the pack for its position in the sample."""
+    before = context.key_position.numel() - context.tokens.numel()
+    token = torch.arange(context.plan.start - before, context.plan.end, device=context.tokens.device)
+    return replace(context, key_position=token)
+
+
+@dataclass(frozen=True, eq=False)
+class _PlanOfPools(ShardPlan):
+    pools: Mapping[int, PoolVisibility]
+
+    def windows(self, *, ratio: int) -> tuple[range, ...]:
+        # As ever, a window belongs to the rank of its last token; they are in the order of these.
+        last = self.pools[ratio].windows.first_token + (ratio - 1)
+        ends = [int((last < self.bounds(rank)[0]).sum()) for rank in range(self.ranks + 1)]
+        return tuple(range(first, end) for first, end in pairwise(ends))
 
 
 def with_pools(context: PackContext, falsify: FalsifyPool) -> PackContext:
     """The context with other pooled rows, or other rows visible, at every compression ratio."""
-    pools = {ratio: falsify(context, pool) for ratio, pool in context.visibility.pools.items()}
-    return replace(context, visibility=replace(context.visibility, pools=MappingProxyType(pools)))
+    pools = MappingProxyType({ratio: falsify(context, pool) for ratio, pool in context.visibility.pools.items()})
+    plan = _PlanOfPools(context.layout, context.plan.rank, context.plan.ranks, pools)
+    return replace(context, plan=plan, visibility=replace(context.visibility, pools=pools))
 
 
 def pool_on_the_grid(context: PackContext, pool: PoolVisibility, *, mixed: bool) -> PoolVisibility:
@@ -56,33 +85,33 @@ def pool_on_the_grid(context: PackContext, pool: PoolVisibility, *, mixed: bool)
     A window belongs to the sample of its last token, and a query sees those of its sample that end at it or before.
     mixed: windows that begin before their sample are among them; else no query sees them.
     """
-    ratio, token, start = pool.windows.ratio, tokens_of(context), starts_of(context)
+    ratio, layout, start = pool.windows.ratio, context.layout, starts_of(context.layout)
     first = (start if mixed else start + ratio - 1) // ratio
-    begin = token[: len(token) // ratio] * ratio
+    begin = torch.arange(layout.total // ratio) * ratio
     last = begin + ratio - 1
-    windows = Windows(ratio, begin, begin // ratio - first[last], context.sample[last])
-    visible = torch.where(context.sample >= 0, ((token + 1) // ratio - first).clamp_min(0), 0)
-    return PoolVisibility(windows, first, visible)
+    windows = Windows(ratio, begin, begin // ratio - first[last], layout.sample[last])
+    base = own(context, first)
+    visible = torch.where(context.sample >= 0, ((tokens_of(context) + 1) // ratio - base).clamp_min(0), 0)
+    return PoolVisibility(windows.to(base.device), base, visible)
 
 
 @dataclass(frozen=True, eq=False)
 class _Shifted(PackContext):
     source: Ahead
-    healthy: PackContext
 
     def ahead(self, steps: int) -> Tensor:
-        return self.source(self.healthy, steps)
+        source = own(self, self.source(self.layout, steps))
+        return torch.where(source >= 0, source - self.plan.start, -1)
 
 
 def with_ahead(context: PackContext, source: Ahead) -> PackContext:
     """The context with another idea of which token is `steps` further."""
     values = {field.name: getattr(context, field.name) for field in fields(PackContext)}
-    return _Shifted(**values, source=source, healthy=context)
+    return _Shifted(**values, source=source)
 
 
-def ahead_in_pack(context: PackContext, steps: int) -> Tensor:
+def ahead_in_pack(layout: PackLayout, steps: int) -> Tensor:
     """The token `steps` further in the pack, of whatever sample; -1 for padding and where that token is padding."""
-    token = tokens_of(context)
-    source = torch.where(token + steps < len(token), token + steps, -1)
-    real = context.sample >= 0
-    return torch.where(real & real[source] & (source >= 0), source, -1)
+    token = torch.arange(layout.total)
+    source = torch.where(token + steps < layout.total, token + steps, -1)
+    return torch.where(layout.real & layout.real[source] & (source >= 0), source, -1)

@@ -14,7 +14,9 @@ from v4model import Pack, V4Model, V4Output
 
 if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
+    from v4model.exchange import Ranks
     from v4model.layers.context import PackContext
+    from v4model.pack.counts import StepCounts
 
 Part = TypeVar("Part", bound=nn.Module)
 Falsify: TypeAlias = "Callable[[PackContext], PackContext]"
@@ -78,10 +80,27 @@ def replaced(subject: Subject, owner: object, name: str, value: object) -> Itera
     """
     model = model_of(subject)
     healthy = model.forward
+    patch, running = mock.patch.object(owner, name, value), 0
 
-    def forward(pack: Pack, *, logits: bool = False, embeddings: Tensor | None = None) -> V4Output:
-        with mock.patch.object(owner, name, value):
-            return healthy(pack, logits=logits, embeddings=embeddings)
+    def forward(
+        pack: Pack,
+        *,
+        logits: bool = False,
+        embeddings: Tensor | None = None,
+        ranks: Ranks | None = None,
+        counts: StepCounts | None = None,
+    ) -> V4Output:
+        # Ranks of one process are inside at the same time: the first plants, the last one out restores.
+        nonlocal running
+        if not running:
+            patch.start()
+        running += 1
+        try:
+            return healthy(pack, logits=logits, embeddings=embeddings, ranks=ranks, counts=counts)
+        finally:
+            running -= 1
+            if not running:
+                patch.stop()
 
     with mock.patch.object(model, "forward", forward):
         yield

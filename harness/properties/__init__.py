@@ -28,12 +28,14 @@ class Property:
 
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
+    ranked: it speaks of ranks, and is vacuous on a subject that runs on none.
     """
 
     name: str
     about: str
     check: Check
     kinds: tuple[str, ...] = KINDS
+    ranked: bool = False
 
 
 _REGISTRY: dict[str, Property] = {}

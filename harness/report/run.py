@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +40,10 @@ class PropertySummary:
 
 
 def summarise(units: Iterable[UnitResult]) -> tuple[PropertySummary, ...]:
-    """Units grouped by property, in order of first appearance."""
+    """Units grouped by property and ranks, in order of first appearance."""
     groups: dict[str, list[UnitResult]] = {}
     for unit in units:
-        groups.setdefault(unit.property_name, []).append(unit)
+        groups.setdefault(unit.name, []).append(unit)
     return tuple(_summary(name, tuple(group)) for name, group in groups.items())
 
 
@@ -76,6 +77,20 @@ class Report:
     versions: Mapping[str, str]
     planned: int
     units: tuple[UnitResult, ...]
+    wanted_strata: tuple[str, ...] = ()
+
+    @property
+    def strata(self) -> Mapping[str, int]:
+        """Layouts by stratum over all units, the wanted ones named even at zero."""
+        counts = Counter(dict.fromkeys(self.wanted_strata, 0))
+        for unit in self.units:
+            counts.update(unit.strata)
+        return dict(counts)
+
+    @property
+    def unmet_strata(self) -> tuple[str, ...]:
+        """Wanted strata that no layout belongs to: what they would show is unknown."""
+        return tuple(name for name in self.wanted_strata if not self.strata[name])
 
     @property
     def summaries(self) -> tuple[PropertySummary, ...]:
@@ -88,7 +103,7 @@ class Report:
         outcomes = {summary.outcome for summary in self.summaries}
         if Outcome.VIOLATED in outcomes:
             return Outcome.VIOLATED
-        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned:
+        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata:
             return Outcome.UNDECIDED
         # A property that no layout put to the test is unknown, and a run that leaves one unknown has not passed.
         return Outcome.VACUOUS if Outcome.VACUOUS in outcomes or not outcomes else Outcome.HOLDS
@@ -111,6 +126,8 @@ class Report:
                                (Outcome.VACUOUS, "never put to the test")):  # fmt: skip
             if named[outcome]:
                 parts.append(f"{words}: {', '.join(named[outcome])}")
+        if self.unmet_strata:
+            parts.append(f"no layout for: {', '.join(self.unmet_strata)}")
         return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
 
     def replay_command(self, unit: UnitResult) -> str | None:
@@ -138,6 +155,7 @@ class Report:
             "schema_version": SCHEMA_VERSION,
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
+            "strata": dict(self.strata),
             "headline": self.headline,
             "subject": self.subject,
             "profile": self.profile,

@@ -22,6 +22,8 @@ def print_report(console: Console, report: Report) -> None:
     """Print the table (readable at 80 columns), the headline, then a paragraph for each unit that does not hold."""
     console.print(_heading(report), style="dim", highlight=False, markup=False, soft_wrap=True)
     console.print(_table(report.summaries))
+    if report.strata:
+        console.print(_strata(report))
     console.print(Text(report.headline, style=_STYLES[report.outcome]), soft_wrap=True)
     for unit in report.units:
         if unit.outcome in (Outcome.VIOLATED, Outcome.UNDECIDED):
@@ -59,6 +61,11 @@ def _table(summaries: tuple[PropertySummary, ...]) -> Table:
             Text(summary.outcome.value, style=_STYLES[summary.outcome]),
         )
     return table
+
+
+def _strata(report: Report) -> Text:
+    counted = ", ".join(f"{name} {count:,}" for name, count in report.strata.items())
+    return Text(f"Strata (layouts): {counted}.")
 
 
 def _measured(error: float | None, bound: float | None) -> str:

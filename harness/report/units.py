@@ -51,7 +51,7 @@ class UnitResult:
 
     counts: layouts by outcome, shrinking not included. error, bound: of the layout that came nearest to its bound (or
     went furthest past it), None if nothing was measured. reasons: why layouts were vacuous or undecided, with how many
-    of them. undecided: the first undecided case's token.
+    of them. undecided: the first undecided case's token. strata: layouts by what they are instances of.
     """
 
     property_name: str
@@ -64,6 +64,13 @@ class UnitResult:
     reasons: Mapping[str, int] = field(default_factory=dict)
     undecided: str | None = None
     finding: Finding | None = None
+    strata: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The property, with the ranks it ran on: "cp_matches_one_rank@4p"."""
+        _, at, ranks = self.kind.partition("@")
+        return f"{self.property_name}{at}{ranks}"
 
     @property
     def layouts(self) -> int:
@@ -93,6 +100,7 @@ class UnitResult:
             "reasons": dict(self.reasons),
             "undecided": self.undecided,
             "finding": None if self.finding is None else self.finding.to_json(),
+            "strata": dict(self.strata),
         }
 
 

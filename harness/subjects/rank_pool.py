@@ -72,8 +72,7 @@ class RankPool:
             pending = [c for rank, c in enumerate(self._connections) if rank not in answers and rank not in errors]
             # Once a rank has failed, others hang or echo it; they get a moment to tell what they know.
             ready = wait(pending, timeout=_GRACE_SECONDS if errors else None)
-            for connection in ready:
-                rank = self._connections.index(connection)  # type: ignore[arg-type]
+            for rank in [rank for rank, connection in enumerate(self._connections) if connection in ready]:
                 answer = self._receive(rank)
                 (errors if isinstance(answer, _Failure) else answers)[rank] = answer
             if errors and (not ready or not all(failure.is_echo for failure in errors.values())):
@@ -105,8 +104,13 @@ class RankPool:
 @cache
 def _pools() -> dict[int, RankPool]:
     pools: dict[int, RankPool] = {}
-    atexit.register(lambda: [pool.close() for pool in pools.values()])
+    atexit.register(_close_all, pools)
     return pools
+
+
+def _close_all(pools: dict[int, RankPool]) -> None:
+    for pool in pools.values():
+        pool.close()
 
 
 def pool_of(world: int) -> RankPool:

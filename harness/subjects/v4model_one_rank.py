@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from harness.subjects.protocol import Depth, Observation
+from harness.subjects.protocol import Depth, Observation, Subject
 from v4model import Pack, V4Config, V4Model, V4Output, hf
 
 _RECORDED = ("attn_hc", "self_attn", "compressor", "ffn_hc", "mlp", "e_proj")
@@ -24,6 +24,7 @@ class V4OneRank:
     """`V4Model` behind the subject protocol. `model` is open to faults, which plant defects in it and take them out."""
 
     model: V4Model
+    seed: int
     name: str = "v4model"
 
     @property
@@ -46,6 +47,12 @@ class V4OneRank:
         assert isinstance(out, V4Output)
         return observation(out, real=pack.layout.real)
 
+    def on_ranks(self, ranks: int, *, processes: bool) -> Subject:
+        """The same model on context-parallel ranks, simulated in this process or on gloo processes."""
+        from harness.subjects.v4model_ranks import InProcess, Processes, V4OnRanks
+
+        return V4OnRanks(self, (Processes if processes else InProcess)(ranks))
+
     def export_weights(self) -> Mapping[str, npt.NDArray[Any]]:
         """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
         tensors = hf.export(self.model, names="transformers")
@@ -67,7 +74,7 @@ class V4OneRank:
 
 def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
     """A subject with weights drawn from `seed`; the same arguments may give the same model again."""
-    return V4OneRank(lively_model(config, dtype, seed))
+    return V4OneRank(lively_model(config, dtype, seed), seed)
 
 
 def observation(out: V4Output, *, real: Tensor) -> Observation:

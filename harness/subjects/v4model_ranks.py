@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -17,16 +17,13 @@ from torch.nn import functional as F
 
 from harness.subjects.protocol import Depth, Observation
 from harness.subjects.rank_pool import RankPool, pool_of
-from harness.subjects.v4model_one_rank import lively_model, observation
+from harness.subjects.v4model_one_rank import V4OneRank, lively_model, observation
 from v4model import Pack, V4Config, V4Model
 from v4model.exchange import RankError
 from v4model.pack.shard import shard_of
 from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.processes import join
-
-ModelKey = tuple[V4Config, torch.dtype, int]
-"""Configuration, dtype and seed: what a model is built from, here or on another process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +80,11 @@ def backward_rank(graph: RankGraph, grads: list[Tensor]) -> list[Tensor | None]:
 class World(Protocol):
     """Where the ranks are. A handle names what a forward pass left on them for its backward passes."""
 
-    mesh: Mesh
+    ranks: int
 
-    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]: ...
+    def forward(
+        self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]
+    ) -> tuple[list[RankRun], Any]: ...
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]: ...
 
@@ -93,11 +92,11 @@ class World(Protocol):
 class InProcess:
     """Ranks simulated in this process, deterministic to the bit."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self.mesh = mesh
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
 
-    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
-        world, model = InProcessWorld(self.mesh), lively_model(*key)
+    def forward(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
+        world, model = InProcessWorld(Mesh(cp=self.ranks)), subject.model
         done = world.run(lambda member: forward_rank(model, pack, embeddings[member.rank], member))
         return [run for run, _ in done], (world, [graph for _, graph in done])
 
@@ -112,13 +111,14 @@ class InProcess:
 class Processes:
     """Ranks on this process's warm pool of gloo processes; they build the model themselves, from its key."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self.mesh = mesh
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
 
-    def forward(self, key: ModelKey, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
-        handle = _RemoteGraph(pool_of(self.mesh.world))
+    def forward(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
+        handle = _RemoteGraph(pool_of(self.ranks))
         alive = sorted(graph.number for graph in _RemoteGraph.alive)
-        arguments = [(self.mesh, key, pack, part, handle.number, alive) for part in embeddings]
+        key = (subject.config, subject.model.dtype, subject.seed)
+        arguments = [(self.ranks, key, pack, part, handle.number, alive) for part in embeddings]
         return handle.pool.call(_forward_there, arguments), handle
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]:
@@ -129,8 +129,8 @@ class Processes:
 class _RemoteGraph:
     """Names a graph that the ranks of a pool keep for as long as this object lives."""
 
-    alive: weakref.WeakSet[_RemoteGraph] = weakref.WeakSet()
-    count = 0
+    alive: ClassVar[weakref.WeakSet[_RemoteGraph]] = weakref.WeakSet()
+    count: ClassVar[int] = 0
 
     def __init__(self, pool: RankPool) -> None:
         _RemoteGraph.count += 1
@@ -139,18 +139,23 @@ class _RemoteGraph:
 
 
 _graphs_here: dict[int, RankGraph] = {}
-_members_here: dict[Mesh, Member] = {}
+_members_here: dict[int, Member] = {}
 
 
 def _forward_there(
-    mesh: Mesh, key: ModelKey, pack: Pack, embeddings: Tensor | None, number: int, alive: list[int]
+    ranks: int,
+    key: tuple[V4Config, torch.dtype, int],
+    pack: Pack,
+    embeddings: Tensor | None,
+    number: int,
+    alive: list[int],
 ) -> RankRun:
     """On a rank of a pool."""
     for forgotten in set(_graphs_here) - set(alive):
         del _graphs_here[forgotten]
-    if mesh not in _members_here:
-        _members_here[mesh] = join(mesh, checked=True)
-    run, _graphs_here[number] = forward_rank(lively_model(*key), pack, embeddings, _members_here[mesh])
+    if ranks not in _members_here:
+        _members_here[ranks] = join(Mesh(cp=ranks), checked=True)
+    run, _graphs_here[number] = forward_rank(lively_model(*key), pack, embeddings, _members_here[ranks])
     return run
 
 
@@ -164,17 +169,16 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, world: World, key: ModelKey, pack: Pack, names: list[str], counts: dict[str, float],
-        embeddings: Tensor, *parameters: Tensor,
+        ctx: Any, world: World, subject: V4OneRank, pack: Pack, names: list[str], counts: dict[str, float],
+        embeddings: Tensor, *parameters: Tensor,  # noqa: ARG004 - arrive here only to be part of the graph
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        plan = shard_of(pack.layout, rank=0, ranks=world.mesh.cp)
+        plan = shard_of(pack.layout, rank=0, ranks=world.ranks)
         ctx.world, ctx.plan, ctx.total, ctx.given = world, plan, pack.layout.total, embeddings.numel() > 0
-        ctx.num_parameters = len(parameters)
-        parts: list[Tensor | None] = [None] * world.mesh.cp
+        parts: list[Tensor | None] = [None] * world.ranks
         if ctx.given:
             padded = F.pad(embeddings, (0, 0, 0, plan.layout.total - ctx.total))
             parts = list(padded.split(plan.size))
-        runs, ctx.handle = world.forward(key, pack, parts)
+        runs, ctx.handle = world.forward(subject, pack, parts)
         _check_alike(runs)
         names += runs[0].scalars
         counts |= runs[0].counts
@@ -188,7 +192,7 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        ranks, size = ctx.world.mesh.cp, ctx.plan.size
+        ranks, size = ctx.world.ranks, ctx.plan.size
         of_ranks: list[list[Tensor]] = [[] for _ in range(ranks)]
         for grad in grads:
             if not grad.is_floating_point():
@@ -203,7 +207,7 @@ class _Joined(torch.autograd.Function):
         found = ctx.world.backward(ctx.handle, of_ranks)
         embeddings = None
         if ctx.given:
-            embeddings = torch.cat([of_rank.pop(0) for of_rank in found])[: ctx.total]  # type: ignore[misc]
+            embeddings = torch.cat([of_rank.pop(0) for of_rank in found])[: ctx.total]
         return (None, None, None, None, None, embeddings, *(_sum(of_ranks) for of_ranks in zip(*found, strict=True)))
 
 
@@ -219,67 +223,60 @@ def _sum(parts: Sequence[Tensor | None]) -> Tensor | None:
 def _check_alike(runs: Sequence[RankRun]) -> None:
     for rank, run in enumerate(runs):
         for name, value in run.scalars.items():
-            if not torch.equal(value, runs[0].scalars[name]):
+            # NaN equals NaN: a subject may be asked about NaN embeddings.
+            if not torch.equal(value.nan_to_num(), runs[0].scalars[name].nan_to_num()):
                 raise RankError(f"rank {rank} has a {name} of {value.item()}, rank 0 of {runs[0].scalars[name].item()}")
 
 
 @dataclass(frozen=True)
 class V4OnRanks:
-    """`V4Model` on the context-parallel ranks of a world. `model` is open to faults where the world is in-process."""
+    """A one-rank subject's model on context-parallel ranks."""
 
-    key: ModelKey
+    one: V4OneRank
     world: World
-    name: str
+
+    @property
+    def name(self) -> str:
+        """The one-rank subject's, with the number of ranks."""
+        return f"{self.one.name} on {self.world.ranks} ranks"
 
     @property
     def config(self) -> V4Config:
         """The model's."""
-        return self.key[0]
+        return self.one.config
 
     @property
     def model(self) -> V4Model:
-        """The one that in-process ranks run, and whose parameters gradients arrive at."""
-        return lively_model(*self.key)
+        """The one that ranks in this process run, open to faults."""
+        return self.one.model
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks."""
+        return self.world.ranks
 
     def parameters(self) -> Mapping[str, Tensor]:
-        """Every parameter by its name in the module tree."""
-        return dict(self.model.named_parameters())
+        """Every parameter by its name in the module tree; their gradients are sums over the ranks."""
+        return self.one.parameters()
 
     def embeddings(self, pack: Pack) -> Tensor:
         """[T, D], 0 at padding, detached."""
-        with torch.no_grad():
-            return self.model.embed(pack).detach()
+        return self.one.embeddings(pack)
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """One forward on all ranks; raises RankError if they disagree."""
         names: list[str] = []
         counts: dict[str, float] = {}
         given = torch.empty(0) if embeddings is None else embeddings
-        outputs = _Joined.apply(self.world, self.key, pack, names, counts, given, *self.model.parameters())  # type: ignore[no-untyped-call]
+        parameters = self.parameters().values()
+        outputs = _Joined.apply(self.world, self.one, pack, names, counts, given, *parameters)  # type: ignore[no-untyped-call]
         scalars = dict(zip(names, outputs[len(outputs) - len(names) :], strict=True))
-        per_token = outputs[: len(outputs) - len(names)]
-        depths = tuple(
-            Depth(values=per_token[i], nll=per_token[i + 1], valid=per_token[i + 2])
-            for i in range(0, len(per_token), 3)
+        tokens = outputs[: len(outputs) - len(names)]
+        return Observation(
+            depths=tuple(
+                Depth(values=tokens[i], nll=tokens[i + 1], valid=tokens[i + 2]) for i in range(0, len(tokens), 3)
+            ),
+            sums={name.removeprefix("sum "): value for name, value in scalars.items() if name.startswith("sum ")},
+            counts=counts,
+            losses={name.removeprefix("loss "): value for name, value in scalars.items() if name.startswith("loss ")},
         )
-        sums = {name.removeprefix("sum "): value for name, value in scalars.items() if name.startswith("sum ")}
-        losses = {name.removeprefix("loss "): value for name, value in scalars.items() if name.startswith("loss ")}
-        return Observation(depths=depths, sums=sums, counts=counts, losses=losses)
-
-
-def in_process(ranks: int) -> Any:
-    """A subject factory: `ranks` context-parallel ranks in this process."""
-
-    def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OnRanks:
-        return V4OnRanks((config, dtype, seed), InProcess(Mesh(cp=ranks)), f"v4model on {ranks} ranks")
-
-    return build
-
-
-def on_processes(ranks: int) -> Any:
-    """A subject factory: `ranks` context-parallel ranks on gloo processes."""
-
-    def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OnRanks:
-        return V4OnRanks((config, dtype, seed), Processes(Mesh(cp=ranks)), f"v4model on {ranks} gloo ranks")
-
-    return build

@@ -26,6 +26,7 @@ from harness.subjects.protocol import Subject
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from suites.harness import fakes
 from v4model import Pack, PackLayout
+from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
 
 FAULTS = load_faults()
@@ -175,18 +176,17 @@ def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
 # -- the mechanisms ----------------------------------------------------------------------------------------------------
 
 
-def _context(layout: PackLayout, tokens: list[int] | None = None) -> PackContext:
-    config = Case.from_token("all/3/s0").v4config()
-    ids = torch.arange(layout.total) if tokens is None else torch.tensor(tokens)
-    return context_of(Pack(ids, layout=layout), config=config, dtype=torch.float64, device=torch.device("cpu"))
+def _context(layout: PackLayout) -> PackContext:
+    config, pack = Case.from_token("all/3/s0").v4config(), Pack(torch.arange(layout.total), layout=layout)
+    return context_of(pack, config=config, ranks=Ranks.one(), dtype=torch.float64, device=torch.device("cpu"))
 
 
 def test_d4_rolls_as_megatron_does() -> None:
     tokens = [11, 12, 13, 0, 21, 22, 0, 0]
-    context = _context(PackLayout.from_lengths([3, 2], slots=[4, 4]), tokens)
-    source = rolled(context, 1)
+    layout = PackLayout.from_lengths([3, 2], slots=[4, 4])
+    source = rolled(layout, 1)
     moved = [tokens[place] if place >= 0 else 0 for place in source.tolist()]
-    real = context.layout.real.tolist()
+    real = layout.real.tolist()
     # 12, 13, 0, 21, 0, 22, 0, 0 at the real tokens; 12, 13, 0, 0, 22, 0, 0, 0 is right.
     assert [token for token, is_real in zip(moved, real, strict=True) if is_real] == [12, 13, 0, 0, 22]
 

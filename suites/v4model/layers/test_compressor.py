@@ -7,6 +7,7 @@ import torch
 
 from suites.v4model.support import leaf, randn, random_pack, relative_error
 from v4model import presets
+from v4model.exchange import Ranks
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import PackContext, context_of
 from v4model.ops.norm import rms_norm
@@ -20,7 +21,8 @@ RATIOS = pytest.mark.parametrize("ratio", [4, 16])
 
 
 def context(layout: PackLayout) -> PackContext:
-    return context_of(random_pack(layout), config=CONFIG, dtype=torch.float64, device=torch.device("cpu"))
+    pack = random_pack(layout)
+    return context_of(pack, config=CONFIG, ranks=Ranks.one(), dtype=torch.float64, device=torch.device("cpu"))
 
 
 def compressor(*, ratio: int) -> Compressor:
@@ -56,7 +58,7 @@ def test_rows_are_normed_then_rotated_to_index_times_ratio(ratio: int) -> None:
     # The compressed layers' theta and YaRN, not the dense layers'.
     frequencies = inverse_frequencies(8, theta=CONFIG.compress_rope_theta, yarn=CONFIG.rope_scaling)
     expected = rotate(normed, rotations(at, frequencies=frequencies, dtype=torch.float64))
-    assert relative_error(made(x, context=inputs), expected) < 1e-14
+    assert relative_error(made(x, context=inputs, where="here"), expected) < 1e-14
 
 
 @RATIOS
@@ -64,10 +66,10 @@ def test_rows_of_a_sample_are_those_of_it_alone(ratio: int) -> None:
     lengths = [35, 5, 49]
     layout = PackLayout.from_lengths(lengths, slots=[38, 5, 51])
     made, x = compressor(ratio=ratio), leaf(layout.total, D, seed=9)
-    rows = made(x, context=context(layout))
+    rows = made(x, context=context(layout), where="here")
     row = 0
     for start, length in zip(layout.starts, lengths, strict=True):
-        alone = made(x[start : start + length], context=context(PackLayout.single(length)))
+        alone = made(x[start : start + length], context=context(PackLayout.single(length)), where="here")
         own = rows[row : row + length // ratio]
         row += length // ratio
         assert relative_error(own, alone) < 1e-14
@@ -81,7 +83,7 @@ def test_rows_of_a_sample_are_those_of_it_alone(ratio: int) -> None:
 @RATIOS
 def test_no_complete_window_keeps_a_gradient_edge(ratio: int) -> None:
     made, layout = compressor(ratio=ratio), PackLayout.from_lengths([3, 2])
-    rows = made(randn(5, D), context=context(layout))
+    rows = made(randn(5, D), context=context(layout), where="here")
     assert rows.shape == (0, WIDTH)
     grads = torch.autograd.grad(rows.sum(), list(made.parameters()))
     assert not any(grad.any() for grad in grads)

@@ -9,17 +9,25 @@ import torch
 
 from suites.v4model.support import leaf, randn, relative_error
 from v4model import presets
+from v4model.exchange import Ranks
 from v4model.layers.experts import Experts, SharedExpert
 from v4model.layers.router import Routing
+from v4model.layers.share import Share
 
 CONFIG = presets.tiny()
 E, D, WIDTH, LIMIT = 8, 32, 24, 0.5  # a limit that clamps often
+ONE = Ranks.one().ep
 
 
 def twins() -> tuple[Experts, Experts]:
     """The fixed-shape experts and the loop over experts, with equal weights."""
     pair = tuple(
-        Experts(replace(CONFIG, swiglu_limit=LIMIT, fixed_shape_experts=fixed), dtype=torch.float64)
+        Experts(
+            replace(CONFIG, swiglu_limit=LIMIT, fixed_shape_experts=fixed),
+            name="experts",
+            share=Share(),
+            dtype=torch.float64,
+        )
         for fixed in (True, False)
     )
     for experts in pair:
@@ -51,7 +59,7 @@ def slow(experts: Experts, x: torch.Tensor, route: Routing) -> torch.Tensor:
 def test_both_equal_the_definition() -> None:
     x, route = randn(13, D, seed=5), routing(tokens=13)
     for experts in twins():
-        assert relative_error(experts(x, route), slow(experts, x, route)) < 1e-14
+        assert relative_error(experts(x, route, ranks=ONE), slow(experts, x, route)) < 1e-14
 
 
 @pytest.mark.parametrize(("tokens", "last_expert"), [(40, E), (9, 3), (1, 2)])
@@ -60,7 +68,7 @@ def test_twins_agree_in_value_and_gradient(tokens: int, last_expert: int) -> Non
     upstream = randn(tokens, D, seed=6)
     results = []
     for experts in twins():
-        out = experts(x, route)
+        out = experts(x, route, ranks=ONE)
         inputs = [x, route.weights, experts.gate_up_proj, experts.down_proj]
         results.append([out, *torch.autograd.grad((out * upstream).sum(), inputs)])
     for fixed, loop in zip(*results, strict=True):
@@ -76,7 +84,7 @@ def test_fixed_shape_moves_no_bit_when_a_neighbour_is_routed_elsewhere() -> None
     x, route = randn(20, D, seed=5), routing(tokens=20)
     moved = route.experts.clone()
     moved[10:] = torch.tensor([6, 7])
-    before, after = fixed(x, route), fixed(x, replace(route, experts=moved))
+    before, after = fixed(x, route, ranks=ONE), fixed(x, replace(route, experts=moved), ranks=ONE)
     assert torch.equal(before[:10], after[:10])
     assert not torch.equal(before[10:], after[10:])
 
@@ -84,7 +92,8 @@ def test_fixed_shape_moves_no_bit_when_a_neighbour_is_routed_elsewhere() -> None
 def test_no_capacity_however_many_tokens_choose_one_expert() -> None:
     x = randn(1, D, seed=5).expand(500, D)
     for experts in twins():
-        out = experts(x, Routing(torch.tensor([[3, 1]] * 500), torch.ones(500, 2).double(), torch.empty(0)))
+        route = Routing(torch.tensor([[3, 1]] * 500), torch.ones(500, 2).double(), torch.empty(0))
+        out = experts(x, route, ranks=ONE)
         assert relative_error(out, out[:1].expand(500, D)) < 1e-14
 
 

@@ -10,7 +10,8 @@ import torch
 from suites.v4model.support import leaf, randn, random_pack, relative_error, sees_window
 from v4model import presets
 from v4model.config import V4Config
-from v4model.layers.context import PackContext, context_of
+from v4model.exchange import Ranks
+from v4model.layers.context import Inputs, PackContext, context_of
 from v4model.layers.indexer import Indexer, Picked
 from v4model.ops.rope import rotate
 from v4model.pack import PackLayout
@@ -21,7 +22,8 @@ LAYOUT = PackLayout.from_lengths([6, 41, 2, 23], slots=[6, 44, 3, 23], total=80)
 
 
 def context(layout: PackLayout = LAYOUT) -> PackContext:
-    return context_of(random_pack(layout), config=CONFIG, dtype=torch.float64, device=torch.device("cpu"))
+    pack = random_pack(layout)
+    return context_of(pack, config=CONFIG, ranks=Ranks.one(), dtype=torch.float64, device=torch.device("cpu"))
 
 
 def indexer(config: V4Config = CONFIG) -> Indexer:
@@ -36,15 +38,21 @@ def inputs(tokens: int = LAYOUT.total) -> tuple[torch.Tensor, torch.Tensor]:
     return leaf(tokens, CONFIG.hidden_size, seed=20), leaf(tokens, CONFIG.q_lora_rank, seed=21)
 
 
+def run(made: Indexer, x: torch.Tensor, latent: torch.Tensor, layout: PackLayout = LAYOUT) -> Picked:
+    """On one rank, where nothing lies before the own tokens."""
+    return made(Inputs(x, x, latent), context=context(layout), where="here")
+
+
 def picked() -> tuple[Indexer, Picked, list[torch.Tensor]]:
     made, (x, latent) = indexer(), inputs()
-    return made, made(x, latent, context=context()), [x, latent]
+    return made, run(made, x, latent), [x, latent]
 
 
 def test_picks_and_scores_equal_the_loop() -> None:
     made, found, (x, latent) = picked()
-    keys = made.compressor(x, context=context())
-    q = rotate((latent @ made.q_b_proj.weight.T).unflatten(1, (HEADS, WIDTH)), context().token_rotation[True])
+    keys = made.compressor(x, context=context(), where="here")
+    rotation = context().rotation(LAYOUT.total, compressed=True)
+    q = rotate((latent @ made.q_b_proj.weight.T).unflatten(1, (HEADS, WIDTH)), rotation)
     gate = x @ made.weights_proj.weight.T * HEADS**-0.5 * WIDTH**-0.5
     seen = sees_window(LAYOUT, ratio=4)
     assert int(seen.sum(1).max()) > TOPK, "a choice is made"
@@ -61,7 +69,7 @@ def test_picks_and_scores_equal_the_loop() -> None:
 @pytest.mark.parametrize("block_tokens", [1, 7, 79, 1000])
 def test_block_size_changes_no_pick(block_tokens: int) -> None:
     _, whole, (x, latent) = picked()
-    blocks = indexer(replace(CONFIG, attention_block_tokens=block_tokens))(x, latent, context=context())
+    blocks = run(indexer(replace(CONFIG, attention_block_tokens=block_tokens)), x, latent)
     assert torch.equal(blocks.picks, whole.picks)
     assert torch.equal(blocks.scores, whole.scores)
 
@@ -71,7 +79,7 @@ def test_picks_of_a_sample_are_those_of_it_alone() -> None:
     first_row = 0
     for start, length in zip(LAYOUT.starts, LAYOUT.lengths, strict=True):
         part = slice(start, start + length)
-        alone = made(x[part], latent[part], context=context(PackLayout.single(length)))
+        alone = run(made, x[part], latent[part], PackLayout.single(length))
         own = torch.where(found.picks[part] >= 0, found.picks[part] - first_row, -1)
         assert torch.equal(own, alone.picks)
         if (visible := alone.picks >= 0).any():
@@ -83,7 +91,7 @@ def test_closed_gates_pick_the_lowest_windows() -> None:
     made, (x, latent) = indexer(), inputs()
     with torch.no_grad():
         made.weights_proj.weight.zero_()  # every score is +0 or -0
-    found = made(x, latent, context=context(PackLayout.single(80)))
+    found = run(made, x, latent, PackLayout.single(80))
     assert found.picks[79].tolist() == list(range(TOPK))
     assert found.picks[9].tolist() == [0, 1, *[-1] * (TOPK - 2)]
 

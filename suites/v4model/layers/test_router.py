@@ -10,6 +10,7 @@ import torch
 
 from suites.v4model.support import leaf, randn, random_pack
 from v4model import presets
+from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
 from v4model.layers.router import HashRouter, LearnedRouter
 from v4model.model import V4Model
@@ -21,11 +22,12 @@ LAYOUT = PackLayout.from_lengths([5, 3], slots=[7, 4])
 
 
 def context() -> PackContext:
-    return context_of(random_pack(LAYOUT), config=CONFIG, dtype=torch.float64, device=torch.device("cpu"))
+    pack = random_pack(LAYOUT)
+    return context_of(pack, config=CONFIG, ranks=Ranks.one(), dtype=torch.float64, device=torch.device("cpu"))
 
 
 def learned() -> LearnedRouter:
-    router = LearnedRouter(CONFIG, dtype=torch.float64)
+    router = LearnedRouter(CONFIG, layer=1, dtype=torch.float64)
     with torch.no_grad():
         router.weight.copy_(randn(E, D, seed=1))
         router.e_score_correction_bias.copy_(randn(E, seed=2))
@@ -59,7 +61,7 @@ def test_statistics_count_the_counted_tokens_alone() -> None:
 
 
 def test_bias_moves_against_the_load_by_its_rate() -> None:
-    router = LearnedRouter(replace(CONFIG, n_routed_experts=4, router_bias_rate=0.25), dtype=torch.float32)
+    router = LearnedRouter(replace(CONFIG, n_routed_experts=4, router_bias_rate=0.25), layer=1, dtype=torch.float32)
     with torch.no_grad():
         router.e_score_correction_bias.copy_(torch.tensor([0.0, 1.0, 2.0, 3.0]))
     router.rebalance(torch.tensor([10, 2, 4, 0]))  # mean 4
@@ -101,5 +103,5 @@ def test_initial_hash_table_gives_distinct_experts_and_uses_all() -> None:
 
 def test_hash_layers_come_first_and_mtp_never_hashes() -> None:
     model = V4Model(replace(CONFIG, num_hash_layers=2))
-    kinds = [type(block.mlp.gate) for block in [*model.trunk.layers, *(depth.block for depth in model.mtp)]]
+    kinds = [type(block.mlp.gate) for block in [*model.trunk.layers.values(), *(depth.block for depth in model.mtp)]]
     assert kinds == [HashRouter] * 2 + [LearnedRouter] * 4

@@ -43,31 +43,31 @@ def by_hand(out: V4Output, pack: Pack, *, depth: int) -> tuple[float, int]:
 def test_each_head_divides_by_its_own_count(model: V4Model, name: str) -> None:
     pack = masked_pack(LAYOUTS[name])
     out = model(pack, logits=True)
-    sums = [out.terms.main_nll_sum, *out.terms.mtp_nll_sums]
-    counts = [out.terms.main_count, *out.terms.mtp_counts]
+    sums, counts = out.terms.nll_sums, out.counts.labels
     means = [out.main_loss, *out.mtp_losses]
     expected = [by_hand(out, pack, depth=depth) for depth in range(3)]
     assert len({count for _, count in expected}) == 3, "counts differ between depths"
     for (total, count), found_sum, found_count, mean in zip(expected, sums, counts, means, strict=True):
-        assert int(found_count) == count
+        assert found_count == count
         assert found_sum.item() == pytest.approx(total, rel=1e-12)
         assert mean.item() == pytest.approx(total / count, rel=1e-12)
 
 
 def test_total_is_the_sum_of_its_weighted_terms(model: V4Model) -> None:
     out = model(masked_pack(LAYOUTS["slots"]))
-    terms = out.terms
-    main = terms.main_nll_sum / terms.main_count
-    mtp = sum(s / n for s, n in zip(terms.mtp_nll_sums, terms.mtp_counts, strict=True))
-    balance = CONFIG.balance_coef * sum(s / n for s, n in zip(terms.balance_sums, terms.balance_counts, strict=True))
+    terms, counts = out.terms, out.counts
+    main, *mtp = (s / n for s, n in zip(terms.nll_sums, counts.labels, strict=True))
+    # Trunk layers 1 to 3, then the block of each depth, whose positions are fewer.
+    router_tokens = dict(zip([1, 2, 3, 4, 5], [counts.tokens[depth] for depth in (0, 0, 0, 1, 2)], strict=True))
+    assert terms.balance_sums.keys() == router_tokens.keys()
+    balance = CONFIG.balance_coef * sum(s / router_tokens[layer] for layer, s in terms.balance_sums.items())
     kl = CONFIG.index_kl_coef * terms.kl_sum / 30  # real tokens, 7 + 1 + 18 + 4
-    assert terms.real_tokens == 30
+    assert counts.tokens[0] == 30
     assert out.balance_loss.item() == pytest.approx(balance.item(), rel=1e-12)
     assert out.kl_loss.item() == pytest.approx(kl.item(), rel=1e-12)
-    expected = main + CONFIG.mtp_scale / 2 * mtp + balance + kl
+    expected = main + CONFIG.mtp_scale / 2 * sum(mtp) + balance + kl
     assert out.loss.item() == pytest.approx(expected.item(), rel=1e-12)
     assert min(out.balance_loss.item(), out.kl_loss.item()) > 0
-    assert terms.balance_sum.item() == pytest.approx(sum(s.item() for s in terms.balance_sums), rel=1e-12)
 
 
 def test_routers_count_real_tokens_and_valid_positions(model: V4Model) -> None:
@@ -75,7 +75,7 @@ def test_routers_count_real_tokens_and_valid_positions(model: V4Model) -> None:
     out = model(random_pack(layout))
     # Three learned trunk layers (the first is a hash layer), then two MTP depths.
     valid = [30, 30, 30, *(sum(max(n - depth, 0) for n in layout.lengths) for depth in (1, 2))]
-    assert [int(n) for n in out.terms.balance_counts] == valid
+    assert [out.counts.tokens[CONFIG.depth(layer)] for layer in out.terms.balance_sums] == valid
     assert [int(c.sum()) for c in out.router_counts.values()] == [n * CONFIG.num_experts_per_tok for n in valid]
 
 
@@ -86,24 +86,24 @@ def test_sums_of_packs_add_up_to_those_of_one(model: V4Model) -> None:
     for start, length in zip(whole.layout.starts, lengths, strict=True):
         part = slice(start, start + length)
         parts.append(
-            model(Pack(whole.tokens[part], layout=PackLayout.single(length), supervised=whole.supervised[part])).terms
+            model(Pack(whole.tokens[part], layout=PackLayout.single(length), supervised=whole.supervised[part]))
         )
-    terms = model(whole).terms
-    for name in ("main_nll_sum", "main_count", "balance_sum", "kl_sum"):
-        total = sum(getattr(part, name).item() for part in parts)
-        assert getattr(terms, name).item() == pytest.approx(total, rel=1e-12), name
-    for name in ("mtp_nll_sums", "mtp_counts", "balance_sums", "balance_counts"):
-        for k, found in enumerate(getattr(terms, name)):
-            total = sum(getattr(part, name)[k].item() for part in parts)
-            assert found.item() == pytest.approx(total, rel=1e-12), name
-    assert terms.real_tokens == sum(part.real_tokens for part in parts)
-    merged = replace(
-        terms,
-        main_nll_sum=sum(part.main_nll_sum for part in parts),
-        main_count=sum(part.main_count for part in parts),
-    )
+    out = model(whole)
+    terms = out.terms
+    assert terms.kl_sum.item() == pytest.approx(sum(part.terms.kl_sum.item() for part in parts), rel=1e-12)
+    for depth, found in enumerate(terms.nll_sums):
+        total = sum(part.terms.nll_sums[depth].item() for part in parts)
+        assert found.item() == pytest.approx(total, rel=1e-12), f"nll of depth {depth}"
+    for layer, found in terms.balance_sums.items():
+        total = sum(part.terms.balance_sums[layer].item() for part in parts)
+        assert found.item() == pytest.approx(total, rel=1e-12), f"balance of layer {layer}"
+    counts = parts[0].counts + parts[1].counts + parts[2].counts
+    assert counts == out.counts
+    merged = replace(terms, nll_sums=tuple(sum(of_parts) for of_parts in zip(*(p.terms.nll_sums for p in parts))))
     # A mean of the parts' means would weigh their labels unequally.
-    assert losses(merged, config=CONFIG).main.item() == pytest.approx(model(whole).main_loss.item(), rel=1e-12)
+    step = losses(merged, counts=counts, config=CONFIG)
+    for found, expected in zip((step.main, *step.mtp), (out.main_loss, *out.mtp_losses), strict=True):
+        assert found.item() == pytest.approx(expected.item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["slots", "no window", "padding only"])
@@ -153,5 +153,5 @@ def test_balance_loss_is_each_samples_own(model: V4Model) -> None:
     alone = []
     for start, length in zip(pack.layout.starts, lengths, strict=True):
         alone.append(model(Pack(pack.tokens[start : start + length], layout=PackLayout.single(length))).terms)
-    expected = torch.stack([torch.stack(terms.balance_sums) for terms in alone]).sum(0)
-    assert relative_error(torch.stack(model(pack).terms.balance_sums), expected) < 1e-12
+    expected = torch.stack([torch.stack([*terms.balance_sums.values()]) for terms in alone]).sum(0)
+    assert relative_error(torch.stack([*model(pack).terms.balance_sums.values()]), expected) < 1e-12

@@ -9,6 +9,7 @@ import torch
 
 from suites.v4model.support import LAYOUTS, gradients, random_pack, relative_error, stirred
 from v4model import Pack, PackLayout, V4Config, V4Model, presets
+from v4model.exchange import Ranks
 from v4model.layers.context import context_of
 from v4model.ops.norm import rms_norm
 
@@ -29,7 +30,7 @@ def test_any_number_of_depths(depths: int) -> None:
     model = stirred(with_depths(depths))
     pack = random_pack(LAYOUTS["slots"])
     out = model(pack, logits=True)
-    assert len(out.mtp) == len(out.mtp_losses) == len(out.terms.mtp_counts) == depths
+    assert len(out.mtp) == len(out.mtp_losses) == len(out.terms.nll_sums) - 1 == len(out.counts.labels) - 1 == depths
     mtp = sum(loss.item() for loss in out.mtp_losses)
     total = out.main_loss + out.balance_loss + out.kl_loss
     assert out.loss.item() == pytest.approx(total.item() + TINY.mtp_scale / max(depths, 1) * mtp, rel=1e-12)
@@ -49,14 +50,15 @@ def test_trunk_does_not_depend_on_the_depths() -> None:
 
 def test_input_joins_the_embedding_ahead_to_every_stream(model: V4Model) -> None:
     pack = random_pack(LAYOUTS["slots"])
-    context = context_of(pack, config=TINY, dtype=torch.float64, device=torch.device("cpu"))
+    context = context_of(pack, config=TINY, ranks=Ranks.one(), dtype=torch.float64, device=torch.device("cpu"))
     embedded = model.embed(pack)
     seen: list[torch.Tensor] = []
     hooks = [depth.block.register_forward_pre_hook(lambda _, args: seen.append(args[0])) for depth in model.mtp]
     model(pack)
     for hook in hooks:
         hook.remove()
-    streams = model.trunk(embedded, context=context)[1][-1].streams  # the K streams, before their HyperHead
+    blocks = model.trunk(model.trunk.enter(embedded), context=context)
+    streams = blocks[max(blocks)].streams  # the K streams, before their HyperHead
     for number, (depth, found) in enumerate(zip(model.mtp, seen, strict=True), 1):
         expected = torch.empty_like(streams)
         for t, source in enumerate(pack.layout.ahead(number).tolist()):
@@ -123,6 +125,7 @@ def test_depths_share_the_lm_head_and_have_their_own_everything_else(model: V4Mo
 def test_one_token_samples_have_no_valid_position(model: V4Model) -> None:
     out = model(Pack.from_samples([[5], [6], [7]]), logits=True)
     assert not any(depth.valid.any() for depth in out.mtp)
-    assert [int(c) for c in out.terms.balance_counts] == [3, 3, 3, 0, 0]
-    assert [s.item() for s in out.terms.balance_sums[3:]] == [0, 0]
+    assert out.counts.tokens == (3, 0, 0)
+    assert [int(c.sum()) for c in out.router_counts.values()] == [n * TINY.num_experts_per_tok for n in (3, 3, 3, 0, 0)]
+    assert [out.terms.balance_sums[layer].item() for layer in (4, 5)] == [0, 0]
     assert not out.router_counts["mtp.0.block"].any()

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from suites.v4model.support import leaf, randn, relative_error
-from v4model.ops.route import affinities, balance_loss, choose_experts, count_selections, expert_weights
+from v4model.ops.route import (
+    affinities,
+    balance_loss,
+    choose_experts,
+    count_selections,
+    expert_weights,
+    sum_shares,
+)
 
 
 def test_affinity_is_the_root_of_softplus() -> None:
@@ -24,7 +31,8 @@ def test_gradient_is_finite_where_softplus_underflows(logit: float) -> None:
     weights = expert_weights(affinity, torch.tensor([[0, 1]] * 3), scaling=1.5)
     sample = torch.tensor([0, 0, 1])
     counts = count_selections(torch.tensor([[0, 1]] * 3), num_experts=4, sample=sample, num_samples=2)
-    loss = (weights * randn(3, 2, dtype=torch.float32)).sum() + balance_loss(affinity, counts, sample=sample, top_k=2)
+    shares = sum_shares(affinity, sample=sample, num_samples=2)
+    loss = (weights * randn(3, 2, dtype=torch.float32)).sum() + balance_loss(shares, counts, top_k=2)
     loss.backward()
     assert weights.isfinite().all()
     assert loss.isfinite()
@@ -83,7 +91,7 @@ def test_balance_loss_of_each_sample() -> None:
     affinity = affinities(logits)
     experts = choose_experts(affinity, bias=randn(4, seed=1), top_k=2)
     counts = count_selections(experts, num_experts=4, sample=torch.tensor(sample), num_samples=4)  # sample 3: nothing
-    found = balance_loss(affinity, counts, sample=torch.tensor(sample), top_k=2)
+    found = balance_loss(sum_shares(affinity, sample=torch.tensor(sample), num_samples=4), counts, top_k=2)
     expected = slow_balance(affinity, experts.tolist(), sample)
     assert found.item() == pytest.approx(expected.item(), rel=1e-13)
     grad = torch.autograd.grad(found, logits, retain_graph=True)[0]
@@ -98,13 +106,14 @@ def test_even_use_costs_one_a_token() -> None:
     experts = torch.tensor([[0, 1], [2, 3]] * 4)
     sample = torch.zeros(8, dtype=torch.int64)
     counts = count_selections(experts, num_experts=4, sample=sample, num_samples=1)
-    assert balance_loss(affinity, counts, sample=sample, top_k=2).item() == pytest.approx(8.0)
+    shares = sum_shares(affinity, sample=sample, num_samples=1)
+    assert balance_loss(shares, counts, top_k=2).item() == pytest.approx(8.0)
 
 
 def test_no_token_at_all_costs_nothing() -> None:
     affinity = affinities(leaf(3, 4))
     sample = torch.full((3,), -1)
     counts = count_selections(torch.tensor([[0, 1]] * 3), num_experts=4, sample=sample, num_samples=2)
-    loss = balance_loss(affinity, counts, sample=sample, top_k=2)
+    loss = balance_loss(sum_shares(affinity, sample=sample, num_samples=2), counts, top_k=2)
     assert loss.item() == 0
     assert loss.requires_grad
