@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from unittest import mock
 
@@ -80,7 +81,7 @@ def replaced(subject: Subject, owner: object, name: str, value: object) -> Itera
     """
     model = model_of(subject)
     healthy = model.forward
-    patch, running = mock.patch.object(owner, name, value), 0
+    patch, running, lock = mock.patch.object(owner, name, value), 0, Lock()
 
     def forward(
         pack: Pack,
@@ -92,15 +93,18 @@ def replaced(subject: Subject, owner: object, name: str, value: object) -> Itera
     ) -> V4Output:
         # Ranks of one process are inside at the same time: the first plants, the last one out restores.
         nonlocal running
-        if not running:
-            patch.start()
-        running += 1
+        with lock:
+            if not running:
+                patch.start()
+            running += 1
         try:
             return healthy(pack, logits=logits, embeddings=embeddings, ranks=ranks, counts=counts)
         finally:
-            running -= 1
-            if not running:
-                patch.stop()
+            # After an error all ranks leave at once, without the baton that has them run one at a time.
+            with lock:
+                running -= 1
+                if not running:
+                    patch.stop()
 
     with mock.patch.object(model, "forward", forward):
         yield

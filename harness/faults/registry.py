@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ class Fault:
 
     name: the zoo's short name ("A1"). title: what goes wrong, one line. reference: where it was reported.
     expected: name of the property that must be violated. kinds: the named configurations on which it shows. apply:
-    plants the defect for as long as the context lasts and leaves the subject as it was.
+    plants the defect for as long as the context lasts and leaves the subject as it was. ranks: the numbers of
+    context-parallel ranks to look for it on; empty for a defect that shows on one rank. A defect of ranks leaves the
+    same model on one rank healthy, so that it can be compared with.
     """
 
     name: str
@@ -28,10 +31,11 @@ class Fault:
     expected: str
     kinds: tuple[str, ...]
     apply: Callable[[Subject], AbstractContextManager[None]]
+    ranks: tuple[int, ...] = ()
 
 
 def load_faults() -> tuple[Fault, ...]:
-    """Every module-level `FAULT` of this package's modules, by name ("A1", "A3", "A10", "B1").
+    """Every module-level `FAULT` of this package's modules, by name ("A1", "A3", "A3b", "A10", "B1").
 
     Raises ValueError if two faults have one name.
     """
@@ -49,6 +53,6 @@ def load_faults() -> tuple[Fault, ...]:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    letters = name.rstrip("0123456789")
-    digits = name[len(letters) :]
-    return letters, int(digits) if digits else 0, name
+    parts = re.fullmatch(r"([A-Z]*)(\d*)(.*)", name)
+    assert parts is not None
+    return parts[1], int(parts[2] or 0), parts[3]

@@ -134,8 +134,9 @@ def compare_step(agreement: Agreement, out: V4Output, readings: Sequence[Reading
         [(reading.balance_sums[block], reading.balance_lengths[block]) for reading in readings]
         for block in first.balance_sums
     ]
-    got = [terms.main_count, *terms.mtp_counts, *terms.balance_counts]
-    assert [int(count) for count in got] == [sum(n for _, n in pairs) for pairs in (main, *mtp, *balance)]
+    got = [*out.counts.labels, *(out.counts.tokens[config.depth(layer)] for layer in terms.balance_sums)]
+    assert got == [sum(n for _, n in pairs) for pairs in (main, *mtp, *balance)]
+    assert [block_of(config.block_name(layer)) for layer in terms.balance_sums] == list(first.balance_sums)
     assert [block_of(name) for name in out.router_counts] == list(first.router_counts)
     for name, counts in out.router_counts.items():
         expected = np.sum([reading.router_counts[block_of(name)] for reading in readings], axis=0)
@@ -154,7 +155,7 @@ def compare_step(agreement: Agreement, out: V4Output, readings: Sequence[Reading
     for name, (got_loss, expected_loss) in losses.items():
         agreement.compare("losses", got_loss, expected_loss, bound=SAME_FORMULAS_F64, where=name)
     balance_sum = sum(reading.balance_sum for reading in readings)
-    agreement.compare("balance sum", terms.balance_sum, balance_sum, bound=SAME_FORMULAS_F64)
+    agreement.compare("balance sum", sum(terms.balance_sums.values()), balance_sum, bound=SAME_FORMULAS_F64)
     agreement.compare("KL sum", terms.kl_sum, kl_sum, bound=SAME_FORMULAS_F64, floor=KL_FLOOR_NATS)
     if len(readings) == 1:
         assert loss == pytest.approx(first.loss, rel=SAME_FORMULAS_F64)

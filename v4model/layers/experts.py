@@ -41,10 +41,11 @@ class Experts(nn.Module):
 
     def _all_on_every_token(self, x: Tensor, routing: Routing) -> Tensor:
         # No shape depends on what others route to, so a neighbour's tokens cannot move a bit of one's own.
-        gate, up = torch.einsum("td,efd->tef", x, self.gate_up_proj).chunk(2, dim=-1)
+        projected = F.linear(x, self.gate_up_proj.flatten(0, 1)).unflatten(1, (len(self.held), -1))
+        gate, up = projected.chunk(2, dim=-1)
         out = torch.einsum("tef,edf->ted", clamped_swiglu(gate, up, limit=self.limit), self.down_proj)
         chosen = out[torch.arange(x.shape[0], device=x.device)[:, None], routing.experts]
-        return torch.einsum("tk,tkd->td", routing.weights.to(x.dtype), chosen)
+        return (routing.weights.to(x.dtype)[:, None, :] @ chosen)[:, 0]
 
     def _each_on_its_own(self, x: Tensor, expert: Tensor, *, first: int, count: int) -> Tensor:
         """Row i of x [N, D] through expert[i], one of [first, first + count) -> [N, D]."""

@@ -41,12 +41,12 @@ class HyperConnection(nn.Module):
 
 def collapse(streams: Tensor, weight: Tensor) -> Tensor:
     """sum_k weight_k X_k: streams [T, K, D], weight [T, K] -> [T, D]."""
-    return torch.einsum("tk,tkd->td", weight, wide(streams)).to(streams.dtype)
+    return (weight[:, None, :] @ wide(streams))[:, 0].to(streams.dtype)
 
 
 def expand(streams: Tensor, out: Tensor, *, post: Tensor, comb: Tensor) -> Tensor:
     """post_k out + sum_j comb[j, k] X_j: comb acts transposed, summed over its first axis. -> [T, K, D]."""
-    mixed = torch.einsum("tjk,tjd->tkd", comb, wide(streams))
+    mixed = comb.transpose(1, 2) @ wide(streams)
     return (post[:, :, None] * wide(out)[:, None, :] + mixed).to(streams.dtype)
 
 

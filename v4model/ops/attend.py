@@ -54,9 +54,9 @@ def _in_table(rows: Tensor, *, num_tokens: int, first_key: int, num_keys: int) -
 
 def _attend_block(q: Tensor, table: Tensor, sinks: Tensor, *, rows: Tensor, first_picked: int) -> tuple[Tensor, Tensor]:
     keys = gather_rows(table, rows)
-    scores = wide(torch.einsum("thd,tcd->thc", q, keys)) * q.shape[-1] ** -0.5
+    scores = wide(q @ keys.transpose(1, 2)) * q.shape[-1] ** -0.5
     scores = torch.where((rows >= 0)[:, None, :], scores, float("-inf"))
     scores = torch.cat([scores, sinks[None, :, None].expand(q.shape[0], -1, 1)], dim=-1)
     probability = torch.softmax(scores, dim=-1)[..., :-1]
-    out = torch.einsum("thc,tcd->thd", probability.to(q.dtype), keys)
+    out = probability.to(q.dtype) @ keys
     return out, probability[..., first_picked:].detach().sum(1)

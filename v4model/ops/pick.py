@@ -18,8 +18,8 @@ def index_scores(q: Tensor, gate: Tensor, keys: Tensor, *, rows: Tensor) -> Tens
     Returns:
         [B, C]; -inf where the row is -1.
     """
-    dots = torch.einsum("bhc,bwc->bhw", wide(q), wide(gather_rows(keys, rows)))
-    scores = torch.einsum("bh,bhw->bw", wide(gate), torch.relu(dots))
+    dots = wide(q) @ wide(gather_rows(keys, rows)).transpose(1, 2)
+    scores = (wide(gate)[:, None, :] @ torch.relu(dots))[:, 0]
     return torch.where(rows >= 0, scores, float("-inf"))
 
 

@@ -45,10 +45,8 @@ def rotations(position: Tensor, *, frequencies: Tensor, dtype: torch.dtype) -> t
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor], *, inverse: bool = False) -> Tensor:
     """Turns pairs (2i, 2i+1) of the last r channels of x [N, ..., d]: (a cos - b sin, a sin + b cos), out of place."""
     cos, sin = (table.view(table.shape[0], *(1,) * (x.ndim - 2), table.shape[1]) for table in rotation)
-    width = 2 * cos.shape[-1]
-    kept, turned = x[..., : x.shape[-1] - width], wide(x[..., x.shape[-1] - width :])
-    a, b = turned[..., 0::2], turned[..., 1::2]
-    if inverse:
-        sin = -sin
-    pairs = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-    return torch.cat([kept, pairs.to(x.dtype)], dim=-1)
+    # One complex product does both lines of the rotation.
+    turn = torch.complex(cos, -sin if inverse else sin)
+    kept, turned = x.split([x.shape[-1] - 2 * cos.shape[-1], 2 * cos.shape[-1]], dim=-1)
+    pairs = torch.view_as_complex(wide(turned).unflatten(-1, (-1, 2)).contiguous()) * turn
+    return torch.cat([kept, torch.view_as_real(pairs).flatten(-2).to(x.dtype)], dim=-1)

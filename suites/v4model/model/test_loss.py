@@ -99,7 +99,8 @@ def test_sums_of_packs_add_up_to_those_of_one(model: V4Model) -> None:
         assert found.item() == pytest.approx(total, rel=1e-12), f"balance of layer {layer}"
     counts = parts[0].counts + parts[1].counts + parts[2].counts
     assert counts == out.counts
-    merged = replace(terms, nll_sums=tuple(sum(of_parts) for of_parts in zip(*(p.terms.nll_sums for p in parts))))
+    by_depth = zip(*(part.terms.nll_sums for part in parts), strict=True)
+    merged = replace(terms, nll_sums=tuple(map(sum, by_depth)))
     # A mean of the parts' means would weigh their labels unequally.
     step = losses(merged, counts=counts, config=CONFIG)
     for found, expected in zip((step.main, *step.mtp), (out.main_loss, *out.mtp_losses), strict=True):
