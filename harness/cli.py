@@ -40,7 +40,8 @@ DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FILE", help="Text from Alpaca .json or chat .jsonl, not the built-in.")
 ]
 FaultOption = Annotated[
-    str | None, typer.Option("--fault", metavar="NAME", help="Plant this fault of the zoo into the subject.")
+    str | None,
+    typer.Option("--fault", metavar="NAME", help="Plant this fault of the zoo into the subject, on its ranks if any."),
 ]
 
 
@@ -132,7 +133,8 @@ def list_command() -> None:
     print("  module:factory  any callable (config, dtype, seed) -> Subject")
     print("Faults")
     for fault in load_faults():
-        print(f"  {fault.name:<4} {fault.title} (caught by {fault.expected}; {fault.reference})")
+        ranks = f" on {', '.join(map(str, fault.ranks))} ranks" if fault.ranks else ""
+        print(f"  {fault.name:<4} {fault.title} (caught by {fault.expected}{ranks}; {fault.reference})")
     print("Profiles")
     for profile in PROFILES.values():
         print(f"  {profile.name:<8} {profile.cases_per_kind} layouts a property and kind")
@@ -205,7 +207,7 @@ def _plan(
     )
     if not plan.units():
         raise UsageError(
-            got=f"fault {fault} and {', '.join(only or [])}", expected="a kind that both have", where="run"
+            got=f"fault {fault} and {', '.join(only or [])}", expected="a kind, or ranks, that both have", where="run"
         )
     return plan
 

@@ -16,8 +16,11 @@ from harness.verdict import Verdict
 def decide(prop: Property, factory: SubjectFactory, case: Case, corpus: Corpus, *, fault: Fault | None) -> Verdict:
     """Build the subject for the case, plant the fault if there is one, and check the property.
 
-    Whatever the subject or the property raises makes the verdict UNDECIDED, with the exception's type and first line.
+    Whatever the subject or the property raises makes the verdict UNDECIDED, with the exception's type and first line;
+    and so does a fault on processes, where it would not be planted.
     """
+    if fault is not None and case.processes:
+        return Verdict.undecided(f"fault {fault.name} can be planted on ranks in one process, not on others")
     try:
         subject = on_ranks(factory(case.v4config(), case.torch_dtype(), case.seed), case)
         with nullcontext() if fault is None else fault.apply(subject):

@@ -27,7 +27,8 @@ CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
 class Plan:
     """What to run. properties, subject and fault are names of the catalogue (or module:attribute).
 
-    cp: numbers of context-parallel ranks; empty to check the subject as it is.
+    cp: numbers of context-parallel ranks; empty to check the subject as it is, or on the fault's own ranks if it is one
+    of ranks.
     """
 
     properties: tuple[str, ...]
@@ -40,25 +41,38 @@ class Plan:
     cp: tuple[int, ...] = ()
 
     def units(self) -> tuple[Unit, ...]:
-        """Every property on every kind that it, and the fault if there is one, has; with `cp`, on ranks.
+        """Every property on every kind that it, and the fault if there is one, has; with `sizes`, on ranks.
 
         Properties of ranks run on every number of them, isolation and causality where ranks exchange (more than one).
+        Real processes are left out when a fault is planted: it is planted in this one only.
 
         Raises UsageError for a name that the catalogue does not have.
         """
         find_subject(self.subject)
         kinds = None if self.fault is None else find_fault(self.fault).kinds
         properties = [find_property(name) for name in self.properties]
-        units = (unit for prop in properties for unit in (self._on_ranks(prop) if self.cp else _as_it_is(prop)))
+        units = (unit for prop in properties for unit in (self._on_ranks(prop) if self.sizes else _as_it_is(prop)))
         return tuple(unit for unit in units if kinds is None or unit.kind in kinds)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks to run on, `cp` or the fault's own."""
+        return self.cp if self.cp or self.fault is None else find_fault(self.fault).ranks
+
+    @property
+    def wanted_strata(self) -> tuple[str, ...]:
+        """What must be met; nothing when a fault is planted, for the search ends where it shows."""
+        if self.fault is not None or not self.profile.wants_strata or max(self.sizes, default=0) < 4:
+            return ()
+        return CUT_STRATA
 
     def _on_ranks(self, prop: Property) -> Iterator[Unit]:
         profile = self.profile
-        for ranks in self.cp:
+        for ranks in self.sizes:
             amounts = []
             if prop.ranked:
                 amounts = [(False, profile.ranked_per_kind)]
-                if prop.name == CP and ranks > 1:
+                if prop.name == CP and ranks > 1 and self.fault is None:
                     amounts.append((True, profile.processes_per_kind))
             elif prop.name in CHECKED_ON_RANKS and ranks > 1:
                 amounts = [(False, profile.ranked_isolation_per_kind)]
@@ -105,7 +119,7 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
         seconds=time.perf_counter() - began,
         versions=_versions(),
         planned=len(units),
-        wanted_strata=CUT_STRATA if plan.profile.wants_strata and max(plan.cp, default=0) >= 4 else (),
+        wanted_strata=plan.wanted_strata,
         units=tuple(results[unit] for unit in units if unit in results),
     )
     write_report(report, folder)

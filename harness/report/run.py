@@ -120,6 +120,8 @@ class Report:
         named = {outcome: [group.name for group in groups if group.outcome is outcome] for outcome in Outcome}
         layouts = sum(group.layouts for group in groups)
         planted = "" if self.fault is None else f" with fault {self.fault} planted"
+        if planted and any("@" in unit.kind for unit in self.units):
+            planted += " on ranks of one process"
         tail = f"{layouts} layouts of {self.subject}{planted}, {self.seconds:.0f} s"
         parts = [f"{len(named[Outcome.HOLDS])} of {len(groups)} properties hold"]
         for outcome, words in ((Outcome.VIOLATED, "violated"), (Outcome.UNDECIDED, "undecided"),

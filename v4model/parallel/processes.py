@@ -83,6 +83,9 @@ def join(mesh: Mesh, *, checked: bool = False) -> Member:
     Collective: every process of the world calls it, once a mesh.
     """
     rank = dist.get_rank()
+    # All groups at once: making one is collective over the world, and stages come to use them at different times.
+    for members in (mesh.cp_group, mesh.ep_group, mesh.stage_group, mesh.expert_replicas, mesh.ends_group):
+        _group(mesh, members)
     cp = Exchange(ProcessWire(_group(mesh, mesh.cp_group), checked=checked))
     ep = Exchange(ProcessWire(_group(mesh, mesh.ep_group), checked=checked))
     return Member(rank, Ranks(cp, ep), ProcessPipe(mesh, rank))
