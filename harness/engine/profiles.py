@@ -15,8 +15,8 @@ class Profile:
     cases_per_kind: layouts drawn for each property on each kind. shrink_cases: how many further cases may be spent on
     making a violating one smaller. derandomize: the same cases every time, unless a seed is given.
 
-    With `--cp`, for each number of ranks: ranked_per_kind layouts for properties of ranks, simulated in one process;
-    ranked_isolation_per_kind for isolation and causality on ranks; processes_per_kind on gloo processes. wants_strata:
+    With `--cp`, for each number of ranks: ranked_per_kind layouts for equality with one rank, simulated in one process,
+    and processes_per_kind on gloo processes; ranked_others_per_kind for the other properties on ranks. wants_strata:
     the run is undecided when a stratum of cuts is not met.
     """
 
@@ -25,7 +25,7 @@ class Profile:
     shrink_cases: int
     derandomize: bool
     ranked_per_kind: int
-    ranked_isolation_per_kind: int
+    ranked_others_per_kind: int
     processes_per_kind: int
     wants_strata: bool
     size: PackSize = field(default_factory=PackSize)
@@ -42,7 +42,7 @@ PROFILES = {
             shrink_cases=150,
             derandomize=True,
             ranked_per_kind=8,
-            ranked_isolation_per_kind=3,
+            ranked_others_per_kind=3,
             processes_per_kind=2,
             wants_strata=False,
         ),
@@ -52,7 +52,7 @@ PROFILES = {
             shrink_cases=400,
             derandomize=True,
             ranked_per_kind=76,
-            ranked_isolation_per_kind=17,
+            ranked_others_per_kind=17,
             processes_per_kind=6,
             wants_strata=True,
         ),
@@ -62,7 +62,7 @@ PROFILES = {
             shrink_cases=1000,
             derandomize=False,
             ranked_per_kind=760,
-            ranked_isolation_per_kind=80,
+            ranked_others_per_kind=80,
             processes_per_kind=60,
             wants_strata=True,
         ),

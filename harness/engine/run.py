@@ -19,7 +19,6 @@ from harness.properties import Property
 from harness.report import Report, ResultLines, UnitResult, write_report
 from harness.strata import CUT_STRATA
 
-CP = "cp_matches_one_rank"
 CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
 
 
@@ -70,12 +69,12 @@ class Plan:
         profile = self.profile
         for ranks in self.sizes:
             amounts = []
-            if prop.ranked:
+            if prop.on_processes:
                 amounts = [(False, profile.ranked_per_kind)]
-                if prop.name == CP and ranks > 1 and self.fault is None:
+                if ranks > 1 and self.fault is None:
                     amounts.append((True, profile.processes_per_kind))
-            elif prop.name in CHECKED_ON_RANKS and ranks > 1:
-                amounts = [(False, profile.ranked_isolation_per_kind)]
+            elif prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1):
+                amounts = [(False, profile.ranked_others_per_kind)]
             for processes, layouts in amounts:
                 for kind in prop.kinds:
                     yield Unit(prop.name, kind, ranks=ranks, processes=processes, layouts=layouts)

@@ -13,6 +13,7 @@ from harness.corpus import Corpus
 from harness.engine.decide import decide, describe_error
 from harness.engine.profiles import Profile
 from harness.engine.search import search
+from harness.properties import Property
 from harness.report import UnitResult
 from harness.strata import cut_strata
 from harness.strategies.cuts import ranked_cases
@@ -59,7 +60,7 @@ def search_unit(work: Work, unit: Unit) -> UnitResult:
         return search(
             unit.property_name,
             unit.label,
-            cases=_cases(work, unit),
+            cases=_cases(work, unit, prop),
             check=lambda case: decide(prop, factory, case, work.corpus, fault=fault),
             strata=lambda case: cut_strata(case, case.pack(work.corpus)),
             profile=work.profile,
@@ -70,12 +71,14 @@ def search_unit(work: Work, unit: Unit) -> UnitResult:
         return undecided_unit(unit, describe_error(error))
 
 
-def _cases(work: Work, unit: Unit) -> st.SearchStrategy[Case]:
+def _cases(work: Work, unit: Unit, prop: Property) -> st.SearchStrategy[Case]:
     size = work.profile.size
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     if unit.ranks is None:
         return cases(unit.kind, size=size, natural=natural)
-    return ranked_cases(unit.kind, ranks=unit.ranks, processes=unit.processes, size=size, natural=natural)
+    on_ranks = ranked_cases(unit.kind, ranks=unit.ranks, processes=unit.processes, size=size, natural=natural)
+    # One sample over all ranks is a corner for ranks, and says nothing of neighbours.
+    return on_ranks if prop.ranked else on_ranks.filter(lambda case: len(case.lengths) > 1)
 
 
 def undecided_unit(unit: Unit, reason: str) -> UnitResult:

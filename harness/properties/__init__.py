@@ -28,7 +28,8 @@ class Property:
 
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
-    ranked: it speaks of ranks, and is vacuous on a subject that runs on none.
+    ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
+    processes.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Property:
     check: Check
     kinds: tuple[str, ...] = KINDS
     ranked: bool = False
+    on_processes: bool = False
 
 
 _REGISTRY: dict[str, Property] = {}

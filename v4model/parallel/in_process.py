@@ -135,6 +135,8 @@ class InProcessWorld:
             Exception: what the first failing rank raised, with a note of the rank.
         """
         board, results = self._board, dict[int, Result]()
+        if board.error is not None:
+            raise board.error
         board.finished = [False] * self.mesh.world
         threads = [
             threading.Thread(target=self._work, args=(member, work, results), name=f"rank {member.rank}", daemon=True)

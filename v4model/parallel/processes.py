@@ -61,18 +61,18 @@ class ProcessWire:
 
 
 class ProcessPipe:
-    """One rank's end of the pipeline."""
+    """One rank's end of the pipeline; peers are the world ranks at its place, by stage."""
 
-    def __init__(self, mesh: Mesh, rank: int) -> None:
-        self.mesh, self.rank = mesh, rank
+    def __init__(self, rank: int, *, peers: Sequence[int]) -> None:
+        self.rank, self.peers = rank, list(peers)
 
     def send(self, x: Tensor, *, to_stage: int) -> None:
-        peer = self.mesh.peer(self.rank, stage=to_stage)
+        peer = self.peers[to_stage]
         _waiting(lambda: dist.send(x.detach().contiguous(), peer), self.rank, f"a message to stage {to_stage}")
 
     def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
         message = torch.empty_like(like, memory_format=torch.contiguous_format)
-        peer = self.mesh.peer(self.rank, stage=from_stage)
+        peer = self.peers[from_stage]
         _waiting(lambda: dist.recv(message, peer), self.rank, f"a message of stage {from_stage}")
         return message
 
@@ -88,7 +88,8 @@ def join(mesh: Mesh, *, checked: bool = False) -> Member:
         _group(mesh, members)
     cp = Exchange(ProcessWire(_group(mesh, mesh.cp_group), checked=checked))
     ep = Exchange(ProcessWire(_group(mesh, mesh.ep_group), checked=checked))
-    return Member(rank, Ranks(cp, ep), ProcessPipe(mesh, rank))
+    peers = [mesh.peer(rank, stage=stage) for stage in range(mesh.pp)]
+    return Member(rank, Ranks(cp, ep), ProcessPipe(rank, peers=peers))
 
 
 def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:

@@ -67,6 +67,24 @@ def test_blocks_of_queries_see_the_same_rows() -> None:
         assert torch.equal(seen_rows(visibility.rows(start, end, ratio=4), columns=columns), whole[start:end])
 
 
+@pytest.mark.parametrize(("start", "end"), [(0, 47), (0, 12), (7, 8), (12, 35), (35, 47), (40, 40)])
+@pytest.mark.parametrize("ratio", [0, 4])
+def test_a_part_sees_the_rows_of_the_whole_pack(ratio: int, start: int, end: int) -> None:
+    layout = LAYOUTS["slots"]
+    visibility = visibility_of(layout, window=8, ratios=(4,))
+    part = visibility.part(start, end)
+    columns = layout.total + visibility.pools[4].windows.count
+    whole = seen_rows(visibility.rows(0, layout.total, ratio=ratio), columns=columns)
+    assert torch.equal(seen_rows(part.rows(0, end - start, ratio=ratio), columns=columns), whole[start:end])
+    middle = (end - start) // 2
+    assert torch.equal(
+        seen_rows(part.rows(middle, end - start, ratio=ratio), columns=columns), whole[start + middle : end]
+    )
+    assert part.pools[4].windows is visibility.pools[4].windows, "all rows stay in sight"
+    picks = torch.arange(3).repeat(end - start, 1)
+    assert (part.rows(0, end - start, ratio=4, picks=picks)[:, -3:] == layout.total + torch.arange(3)).all()
+
+
 def test_picks_take_the_place_of_all_visible_windows() -> None:
     layout = PackLayout.from_lengths([9, 5])
     visibility = visibility_of(layout, window=2, ratios=(4,))

@@ -46,3 +46,21 @@ def test_no_window_is_an_empty_table() -> None:
     windows = windows_of(LAYOUTS["padding only"], ratio=4)
     assert windows.count == 0
     assert windows.slots().shape == windows.slots(back=1).shape == (0, 4)
+
+
+def test_a_part_keeps_its_windows_and_their_numbers() -> None:
+    windows = windows_of(PackLayout.from_lengths([9, 3, 13]), ratio=4)
+    part = windows.part(range(1, 4))
+    assert part.first_token.tolist() == [4, 12, 16]
+    assert part.index.tolist() == [1, 0, 1]
+    assert part.sample.tolist() == [0, 2, 2]
+    assert part.slots(back=1).tolist() == [[0, 1, 2, 3], [-1] * 4, [12, 13, 14, 15]]
+    assert windows.part(range(2, 2)).count == 0
+
+
+def test_windows_for_tensors_that_start_later() -> None:
+    # Row 0 of the tensor is token 10: a window and the one before it move by 10, absent ones stay absent.
+    part = windows_of(PackLayout.from_lengths([9, 3, 13]), ratio=4).part(range(2, 4)).starting_at(10)
+    assert part.slots().tolist() == [[2, 3, 4, 5], [6, 7, 8, 9]]
+    assert part.slots(back=1).tolist() == [[-1] * 4, [2, 3, 4, 5]]
+    assert part.position.tolist() == [0, 4], "positions are the sample's"

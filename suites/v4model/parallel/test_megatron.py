@@ -5,9 +5,11 @@ import torch
 
 from v4model import PackError, PackLayout, presets
 from v4model.pack import Pack
-from v4model.parallel.megatron import MegatronV4, PackedSeqParams
+from v4model.parallel.groups import Mesh
+from v4model.parallel.megatron import MegatronV4, PackedSeqParams, parallel_state
 
 LENGTHS, SLOTS = [5, 12, 3], [8, 12, 4]
+RankGenerator = parallel_state.RankGenerator
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +93,24 @@ def test_without_labels_it_gives_logits(model, batch):
 def test_contradictions_are_refused(model, batch, change, message):
     with pytest.raises(PackError, match=message):
         model(**(batch | change))
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"cp": 2, "dp": 3, "pp": 2}, {"cp": 2, "dp": 2, "pp": 3, "ep": 4}, {"cp": 3, "dp": 2, "ep": 2}]
+)
+def test_a_mesh_orders_its_ranks_as_megatron_does(sizes):
+    mesh = Mesh(**sizes)
+    order = "tp-cp-ep-dp-pp"
+    ours = RankGenerator(tp=1, ep=1, dp=mesh.dp, pp=mesh.pp, cp=mesh.cp, order=order)
+    # Megatron's experts have a grid of their own: data parallelism over what expert parallelism leaves of a stage.
+    experts = RankGenerator(tp=1, ep=mesh.ep, dp=mesh.stage_size // mesh.ep, pp=mesh.pp, cp=1, order=order)
+    expected = {
+        mesh.cp_group: ours.get_ranks("cp"),
+        mesh.stage_group: ours.get_ranks("dp-cp"),
+        mesh.ep_group: experts.get_ranks("ep"),
+        mesh.expert_replicas: experts.get_ranks("dp"),
+    }
+    for group, theirs in expected.items():
+        assert sorted({group(rank) for rank in range(mesh.world)}) == sorted(map(tuple, theirs)), group.__name__
+    stages = [tuple(mesh.peer(rank, stage=stage) for stage in range(mesh.pp)) for rank in range(mesh.stage_size)]
+    assert sorted(stages) == sorted(map(tuple, ours.get_ranks("pp")))

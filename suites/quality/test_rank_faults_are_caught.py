@@ -1,0 +1,138 @@
+"""Every fault of ranks violates the property it names, and the witness says where: rank, row and cut.
+
+The same cases are clean without the fault; the one-rank reference stays healthy while it is planted, and the subject
+gives its healthy bits again once it is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import hypothesis
+import pytest
+import torch
+
+from harness.case import Case
+from harness.catalogue import find_property, find_subject
+from harness.corpus import Corpus, load_corpus
+from harness.engine import decide
+from harness.engine.decide import on_ranks
+from harness.faults.e4_look_back_of_6_rows import look_back
+from harness.faults.registry import Fault, load_faults
+from harness.strategies import PackSize
+from harness.strategies.cuts import ranked_cases
+from harness.subjects.protocol import Subject
+from harness.verdict import Outcome, Verdict
+from v4model.exchange import Exchange, RankError
+
+FAULTS = [fault for fault in load_faults() if fault.ranks]
+
+_FACTORY = find_subject("v4model")
+# Compressed layers have whatever ranks exchange: local windows, overlapping ones, gathered rows, picks. On four ranks
+# there are more cuts, and shares that differ; on two they often come out equal.
+_KIND = "csa"
+_CASES = 8
+_SMALL = PackSize(min_samples=1, max_samples=3, min_tokens=20, max_tokens=48)
+
+
+@cache
+def _corpus() -> Corpus:
+    return load_corpus(None)
+
+
+@cache
+def _drawn(ranks: int) -> tuple[Case, ...]:
+    """Always the same; the first is the smallest that there is, one sample of one token."""
+    found: list[Case] = []
+
+    @hypothesis.seed(0)
+    @hypothesis.settings(
+        max_examples=_CASES,
+        database=None,
+        phases=(hypothesis.Phase.generate,),
+        suppress_health_check=(hypothesis.HealthCheck.filter_too_much,),
+    )
+    @hypothesis.given(ranked_cases(_KIND, ranks=ranks, size=_SMALL))
+    def draw(case: Case) -> None:
+        found.append(case)
+
+    draw()
+    return tuple(found)
+
+
+@cache
+def _healthy(name: str, case: Case) -> Verdict:
+    return decide(find_property(name), _FACTORY, case, _corpus(), fault=None)
+
+
+def _subject(case: Case) -> Subject:
+    return on_ranks(_FACTORY(case.v4config(), case.torch_dtype(), case.seed), case)
+
+
+def _values(subject: Subject, case: Case) -> torch.Tensor:
+    """Logits, nll and sums in one row."""
+    with torch.no_grad():
+        seen = subject.observe(case.pack(_corpus()))
+    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
+    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
+
+
+@cache
+def _healthy_values(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    """On the case's ranks, and on one."""
+    subject = _subject(case)
+    return _values(subject, case), _values(subject.one, case)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])
+def test_its_property_catches_the_fault(fault: Fault) -> None:
+    began, ranks = time.perf_counter(), fault.ranks[-1]
+    assert _KIND in fault.kinds
+    tried = 0
+    for case in _drawn(ranks):
+        tried += 1
+        verdict = decide(find_property(fault.expected), _FACTORY, case, _corpus(), fault=fault)
+        healthy = _healthy(fault.expected, case)
+        assert healthy.outcome is Outcome.HOLDS, healthy.reason
+        assert verdict.outcome is not Outcome.UNDECIDED, verdict.reason
+        if verdict.outcome is Outcome.VIOLATED:
+            break
+    assert verdict.witness is not None, f"{fault.name} passes {fault.expected} on {tried} cases"
+    sentence = verdict.witness.sentence()
+    assert sentence.startswith(f"{fault.expected}: ")
+    assert "cut at token " in sentence
+    assert "rank" in sentence
+    print(f"{fault.name} in case {tried} ({time.perf_counter() - began:.2f} s), {case.token()}\n  {sentence}")
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])
+def test_it_leaves_one_rank_alone_and_goes_without_a_trace(fault: Fault) -> None:
+    case = Case.from_token(f"{_KIND}@2/9.7p2.8/s1")
+    subject, (on_all, on_one) = _subject(case), _healthy_values(case)
+    verbs = dict(vars(Exchange))
+
+    def fail() -> None:
+        with fault.apply(subject):
+            assert torch.equal(_values(subject.one, case), on_one)  # type: ignore[attr-defined]
+            # Ranks that disagree raise themselves.
+            _values(subject, case)
+            raise ZeroDivisionError
+
+    with pytest.raises((ZeroDivisionError, RankError)):
+        fail()
+    assert torch.equal(_values(subject, case), on_all)
+    # Some change the backward pass alone, or ranks without rows.
+    assert dict(vars(Exchange)) == verbs
+
+
+@pytest.mark.parametrize("cut", [12, 13, 14, 15])
+def test_a_look_back_of_6_rows_is_short_where_a_window_ends_on_a_cut_and_7_never(cut: int) -> None:
+    case = Case.from_token(f"csa@2/{2 * cut}/s1")
+    subject, (healthy, _) = _subject(case), _healthy_values(case)
+    changed = []
+    for rows in (8, 7, 6):
+        with look_back(subject, rows=rows):
+            changed.append(not torch.equal(_values(subject, case), healthy))
+    # The first token behind the cut is then the last of its window.
+    assert changed == [False, False, cut % 4 == 3]
