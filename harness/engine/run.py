@@ -73,7 +73,7 @@ class Plan:
                 amounts = [(False, profile.ranked_per_kind)]
                 if ranks > 1 and self.fault is None:
                     amounts.append((True, profile.processes_per_kind))
-            elif prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1):
+            elif ranks >= prop.least_ranks and (prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1)):
                 amounts = [(False, profile.ranked_others_per_kind)]
             for processes, layouts in amounts:
                 for kind in prop.kinds:

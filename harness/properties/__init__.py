@@ -29,7 +29,7 @@ class Property:
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
-    processes.
+    processes. least_ranks: fewer say nothing.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Property:
     kinds: tuple[str, ...] = KINDS
     ranked: bool = False
     on_processes: bool = False
+    least_ranks: int = 1
 
 
 _REGISTRY: dict[str, Property] = {}

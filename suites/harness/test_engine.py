@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,14 +18,14 @@ import pytest
 import torch
 
 from harness import catalogue
-from harness.engine import Plan, Profile, run
+from harness.engine import PROFILES, Plan, run
 from harness.errors import UsageError
 from harness.kinds import KINDS
 from harness.report import Report, UnitResult
 from harness.verdict import Outcome
 from suites.harness import fakes
 
-SMALL = Profile(name="small", cases_per_kind=6, shrink_cases=50, derandomize=True)
+SMALL = replace(PROFILES["quick"], name="small", cases_per_kind=6, shrink_cases=50)
 
 
 def plan(*names: str, subject: str = "healthy", fault: str | None = None) -> Plan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from harness.verdict import Outcome, Verdict
 from harness.witness import Place, Witness
 from suites.harness import fakes
 
-SMALL = Profile(name="small", cases_per_kind=12, shrink_cases=200, derandomize=True)
+SMALL = replace(PROFILES["quick"], name="small", cases_per_kind=12, shrink_cases=200)
 
 
 def found(subject: str, kind: str = "dense", *, prop: str = "ALONE", fault: str | None = None) -> UnitResult:
@@ -79,8 +81,8 @@ def test_a_violation_that_comes_back_only_while_shrinking_is_undecided() -> None
             return Verdict.violated(Witness(property="p", what="moved", magnitude=1.0, bound=0.0))
         return Verdict.holds(error=0.0, bound=0.0)
 
-    profile = Profile(name="p", cases_per_kind=5, shrink_cases=2, derandomize=True)
-    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, seed=None)
+    profile = replace(SMALL, shrink_cases=2)
+    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, layouts=5, seed=None)
     assert unit.outcome is Outcome.UNDECIDED
     assert "not repeatable" in unit.reason
 
@@ -114,8 +116,8 @@ def test_shrinking_spends_no_more_cases_than_it_may(limit: int) -> None:
             return Verdict.holds(error=1.0, bound=2.0)
         return Verdict.violated(Witness(property="p", what="moved", magnitude=3.0, bound=2.0))
 
-    profile = Profile(name="p", cases_per_kind=10, shrink_cases=limit, derandomize=True)
-    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, seed=None)
+    profile = replace(SMALL, shrink_cases=limit)
+    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, layouts=10, seed=None)
     assert unit.finding is not None
     assert unit.finding.shrink_cases == limit
     # Before the first violation, while shrinking, and once more to confirm.
@@ -131,7 +133,7 @@ def test_the_largest_error_is_the_one_nearest_its_bound() -> None:
         error, bound = next(errors)
         return Verdict.holds(error=error, bound=bound)
 
-    unit = search("p", "all", cases=cases("all"), check=check, profile=SMALL, seed=None)
+    unit = search("p", "all", cases=cases("all"), check=check, profile=SMALL, layouts=9, seed=None)
     assert (unit.error, unit.bound) == (5e-10, 1e-9)
 
 
@@ -143,7 +145,7 @@ def drawn(seed: int | None, *, profile: Profile = SMALL, kind: str = "dense", na
         tokens.append(case.token())
         return Verdict.holds(error=0.0, bound=0.0)
 
-    search(name, kind, cases=cases(kind), check=check, profile=profile, seed=seed)
+    search(name, kind, cases=cases(kind), check=check, profile=profile, layouts=12, seed=seed)
     return tokens
 
 
@@ -159,13 +161,13 @@ def test_each_unit_has_its_own_cases() -> None:
 
 
 def test_without_a_seed_a_profile_that_explores_draws_other_cases() -> None:
-    wide = Profile(name="wide", cases_per_kind=12, shrink_cases=1, derandomize=False)
+    wide = replace(SMALL, shrink_cases=1, derandomize=False)
     assert drawn(None, profile=wide) != drawn(None, profile=wide)
 
 
 def test_an_empty_strategy_is_undecided() -> None:
     nothing: st.SearchStrategy[Case] = st.just(Case.from_token("all/1/s0")).filter(lambda _: False)
-    unit = search("p", "all", cases=nothing, check=lambda _: Verdict.vacuous("-"), profile=SMALL, seed=None)
+    unit = search("p", "all", cases=nothing, check=lambda _: Verdict.vacuous("-"), profile=SMALL, layouts=9, seed=None)
     assert unit.outcome is Outcome.UNDECIDED
     assert "Unsatisfiable" in unit.reason
 

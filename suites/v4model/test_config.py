@@ -87,6 +87,20 @@ def test_small_indexer_heads_are_fine_without_csa() -> None:
     assert dataclasses.replace(TINY, index_head_dim=4, compress_ratios=(0, 16, 16, 0, 0, 16)).index_head_dim == 4
 
 
+@pytest.mark.parametrize(
+    ("window", "ratio", "reach"), [(8, 0, 7), (8, 4, 7), (6, 4, 7), (9, 4, 8), (8, 16, 15), (1, 0, 0), (128, 128, 127)]
+)
+def test_reach_covers_the_window_and_the_tokens_of_a_pooled_row(window: int, ratio: int, reach: int) -> None:
+    # A ratio-4 row that ends at a token reads it and the 7 before it; another ratio reads ratio - 1 before.
+    assert dataclasses.replace(TINY, sliding_window=window, compress_ratios=(ratio,) * 6).reach(0) == reach
+
+
+def test_layers_behind_the_trunk_are_mtp_blocks() -> None:
+    assert [TINY.depth(layer) for layer in range(6)] == [0, 0, 0, 0, 1, 2]
+    names = [TINY.block_name(layer) for layer in (0, 3, 4, 5)]
+    assert names == ["trunk.layers.0", "trunk.layers.3", "mtp.0.block", "mtp.1.block"]
+
+
 @pytest.mark.parametrize("source", [RELEASED, TRANSFORMERS], ids=["released", "transformers"])
 def test_both_spellings_read_alike(source: dict[str, Any], tmp_path: Path) -> None:
     config = V4Config.from_hf(source)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from suites.v4model.support import LAYOUTS, gradients, random_pack, relative_error, stirred
 from v4model import Pack, PackLayout, V4Model, V4Output, presets
 from v4model.model.loss import losses
+from v4model.pack.counts import counts_of
 
 CONFIG = presets.tiny()
 
@@ -105,6 +106,28 @@ def test_sums_of_packs_add_up_to_those_of_one(model: V4Model) -> None:
     step = losses(merged, counts=counts, config=CONFIG)
     for found, expected in zip((step.main, *step.mtp), (out.main_loss, *out.mtp_losses), strict=True):
         assert found.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_losses_of_micro_batches_add_up_to_the_steps(model: V4Model) -> None:
+    """With the counts of all, each pack gives its share; a mean of means would weigh labels unequally."""
+    packs = [masked_pack(PackLayout.from_lengths(lengths), seed=seed) for seed, lengths in enumerate([[9], [1, 18, 3]])]
+    whole = model(masked_together(packs))
+    counts = counts_of(packs, depths=CONFIG.num_nextn_predict_layers)
+    assert counts == whole.counts
+    parts = [model(pack, counts=counts) for pack in packs]
+    for name in ("loss", "main_loss", "balance_loss", "kl_loss"):
+        total = sum(getattr(part, name).item() for part in parts)
+        assert getattr(whole, name).item() == pytest.approx(total, rel=1e-12), name
+    for depth, loss in enumerate(whole.mtp_losses):
+        assert loss.item() == pytest.approx(sum(part.mtp_losses[depth].item() for part in parts), rel=1e-12)
+    assert sum(model(pack).main_loss.item() for pack in packs) / 2 != pytest.approx(whole.main_loss.item(), rel=1e-6)
+
+
+def masked_together(packs: list[Pack]) -> Pack:
+    """One pack of all samples, none of which is padded."""
+    layout = PackLayout.from_lengths([length for pack in packs for length in pack.layout.lengths])
+    tokens, supervised = (torch.cat([getattr(pack, name) for pack in packs]) for name in ("tokens", "supervised"))
+    return Pack(tokens, layout=layout, supervised=supervised)
 
 
 @pytest.mark.parametrize("name", ["slots", "no window", "padding only"])

@@ -123,7 +123,7 @@ def test_a_stage_with_a_micro_batch_too_many_waits_by_name() -> None:
         packs = step.packs[0][: 2 if member.rank else 1]
         run_step(models[member.rank], packs, ranks=member.ranks, pipe=member.pipe, counts=step.counts)
 
-    with pytest.raises(RankError, match=r"rank 1 waits in a message from stage 0, where rank 0 waits in a message"):
+    with pytest.raises(RankError, match="rank 0 waits in a message from stage 1, where rank 1 waits in a message"):
         InProcessWorld(mesh).run(work)
 
 
