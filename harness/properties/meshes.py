@@ -11,19 +11,17 @@ import torch
 from harness.properties import Property, register
 from harness.properties.measure import draw, only_float64
 from harness.properties.tally import Tally
+from harness.subjects.v4model_meshes import Mesh, expert_meshes, pipeline_meshes, step_on_mesh, step_on_one_rank
 from harness.tolerance import GRADIENT_FLOOR_SHARE, REORDERED_F64, largest_magnitude
 from harness.verdict import Verdict
 from harness.witness import Witness
 from v4model.exchange import RankError
 
 if TYPE_CHECKING:
-    import random
-
     from harness.case import Case
     from harness.corpus import Corpus
     from harness.subjects.protocol import Subject
     from v4model import V4Config
-    from v4model.parallel.groups import Mesh
 
 EP = "ep_matches_one_rank"
 PP = "pp_matches_one_rank"
@@ -31,29 +29,7 @@ PP = "pp_matches_one_rank"
 _MICRO_BATCHES = 2
 
 
-def _expert_mesh(config: V4Config, ranks: int, choose: random.Random) -> Mesh | None:
-    """Experts spread over context ranks, over replicas, or over half of the ranks."""
-    from v4model.parallel.groups import Mesh
-
-    meshes = [Mesh(cp=ranks, ep=ranks), Mesh(dp=ranks, ep=ranks)]
-    if ranks % 2 == 0 and ranks > 2:
-        meshes += [Mesh(cp=ranks, ep=2), Mesh(dp=2, cp=ranks // 2, ep=ranks)]
-    fitting = [mesh for mesh in meshes if config.n_routed_experts % mesh.ep == 0 and mesh.ep > 1]
-    return choose.choice(fitting) if fitting else None
-
-
-def _pipeline_mesh(config: V4Config, ranks: int, choose: random.Random) -> Mesh | None:
-    """A stage a rank, or two stages with context ranks or replicas in each."""
-    from v4model.parallel.groups import Mesh
-
-    meshes = [Mesh(pp=ranks)]
-    if ranks % 2 == 0 and ranks > 2:
-        meshes += [Mesh(pp=2, cp=ranks // 2), Mesh(pp=2, dp=ranks // 2, ep=ranks // 2)]
-    fitting = [mesh for mesh in meshes if 1 < mesh.pp <= config.num_hidden_layers]
-    return choose.choice(fitting) if fitting else None
-
-
-def _matches(name: str, mesh_of: Callable[[V4Config, int, random.Random], Mesh | None]) -> Callable[..., Verdict]:
+def _matches(name: str, meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Callable[..., Verdict]:
     def check(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
         model = getattr(subject, "model", None)
         if model is None or case.ranks is None:
@@ -61,17 +37,15 @@ def _matches(name: str, mesh_of: Callable[[V4Config, int, random.Random], Mesh |
         undecided = only_float64(case)
         if undecided is not None:
             return undecided
-        mesh = mesh_of(subject.config, case.ranks, draw(case, name))
-        if mesh is None:
+        meshes = meshes_of(subject.config, case.ranks)
+        if not meshes:
             return Verdict.vacuous(f"{case.ranks} ranks make no such mesh of this model")
-        return _compare(name, subject, case, corpus, mesh)
+        return _compare(name, subject, case, corpus, draw(case, name).choice(meshes))
 
     return check
 
 
 def _compare(name: str, subject: Subject, case: Case, corpus: Corpus, mesh: Mesh) -> Verdict:
-    from harness.subjects.v4model_meshes import step_on_mesh, step_on_one_rank
-
     model = subject.model  # type: ignore[attr-defined]  # checked by the caller
     # Different text for every pack of the step.
     packs = [replace(case, seed=case.seed + batch).pack(corpus) for batch in range(_MICRO_BATCHES * mesh.dp)]
@@ -109,7 +83,7 @@ register(
     Property(
         name=EP,
         about="experts on their ranks give the nll, loss and gradients of one rank over several packs (<= 1e-9)",
-        check=_matches(EP, _expert_mesh),
+        check=_matches(EP, expert_meshes),
         ranked=True,
         least_ranks=2,
     )
@@ -118,7 +92,7 @@ register(
     Property(
         name=PP,
         about="pipeline stages give the nll, loss and gradients of one rank over several packs (<= 1e-9)",
-        check=_matches(PP, _pipeline_mesh),
+        check=_matches(PP, pipeline_meshes),
         ranked=True,
         least_ranks=2,
     )

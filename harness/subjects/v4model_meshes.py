@@ -8,12 +8,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from v4model import Pack, V4Model, V4Output
+from v4model import Pack, V4Config, V4Model, V4Output
 from v4model.layers.experts import Experts
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.pp import run_step
+
+
+def expert_meshes(config: V4Config, ranks: int) -> list[Mesh]:
+    """Ways to spread the experts over `ranks`: over context ranks, over replicas, over half of the ranks."""
+    meshes = [Mesh(cp=ranks, ep=ranks), Mesh(dp=ranks, ep=ranks)]
+    if ranks % 2 == 0 and ranks > 2:
+        meshes += [Mesh(cp=ranks, ep=2), Mesh(dp=2, cp=ranks // 2, ep=ranks)]
+    return [mesh for mesh in meshes if config.n_routed_experts % mesh.ep == 0 and mesh.ep > 1]
+
+
+def pipeline_meshes(config: V4Config, ranks: int) -> list[Mesh]:
+    """Pipelines over `ranks`: a stage a rank, or two stages with context ranks or expert replicas in each."""
+    meshes = [Mesh(pp=ranks)]
+    if ranks % 2 == 0 and ranks > 2:
+        meshes += [Mesh(pp=2, cp=ranks // 2), Mesh(pp=2, dp=ranks // 2, ep=ranks // 2)]
+    return [mesh for mesh in meshes if 1 < mesh.pp <= config.num_hidden_layers]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""One GPU against several over NCCL, in float32 and bfloat16, on ragged real text: `python -m harness.gpus`.
+"""One GPU against several over NCCL, in float32 and bfloat16, on ragged real text: `python -m harness.subjects.gpus`.
 
 Rounding differs between the two, so neither is the reference: both are compared with one GPU in float64 on the same
 (rounded) weights, and several GPUs may be at most twice as far from it as one GPU is, in root mean square.
@@ -261,7 +261,7 @@ def _run(rank: int, world: int, rendezvous: str, tokens: int, output: str) -> No
 
 def main() -> int:
     """Compares and prints a line each; 0 if all hold, 1 if one does not, 3 without GPUs enough."""
-    parser = argparse.ArgumentParser(prog="python -m harness.gpus", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness.subjects.gpus", description=__doc__)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=4096, help="of each pack")
     parser.add_argument("--output", default="gpus.json")
