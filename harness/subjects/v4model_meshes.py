@@ -16,6 +16,9 @@ from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.pp import run_step
 
 
+__all__ = ["Mesh", "StepRun", "expert_meshes", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
+
+
 def expert_meshes(config: V4Config, ranks: int) -> list[Mesh]:
     """Ways to spread the experts over `ranks`: over context ranks, over replicas, over half of the ranks."""
     meshes = [Mesh(cp=ranks, ep=ranks), Mesh(dp=ranks, ep=ranks)]
