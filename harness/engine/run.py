@@ -49,8 +49,12 @@ class Plan:
         """
         find_subject(self.subject)
         kinds = None if self.fault is None else find_fault(self.fault).kinds
-        properties = [find_property(name) for name in self.properties]
-        units = (unit for prop in properties for unit in (self._on_ranks(prop) if self.sizes else _as_it_is(prop)))
+        named = [(name, find_property(name)) for name in self.properties]
+        units = (
+            unit
+            for name, prop in named
+            for unit in (self._on_ranks(name, prop) if self.sizes else _as_it_is(name, prop))
+        )
         return tuple(unit for unit in units if kinds is None or unit.kind in kinds)
 
     @property
@@ -65,7 +69,7 @@ class Plan:
             return ()
         return CUT_STRATA
 
-    def _on_ranks(self, prop: Property) -> Iterator[Unit]:
+    def _on_ranks(self, name: str, prop: Property) -> Iterator[Unit]:
         profile = self.profile
         for ranks in self.sizes:
             amounts = []
@@ -77,13 +81,13 @@ class Plan:
                 amounts = [(False, profile.ranked_others_per_kind)]
             for processes, layouts in amounts:
                 for kind in prop.kinds:
-                    yield Unit(prop.name, kind, ranks=ranks, processes=processes, layouts=layouts)
+                    yield Unit(name, kind, ranks=ranks, processes=processes, layouts=layouts)
 
 
-def _as_it_is(prop: Property) -> Iterator[Unit]:
+def _as_it_is(name: str, prop: Property) -> Iterator[Unit]:
     if not prop.ranked:
         for kind in prop.kinds:
-            yield Unit(prop.name, kind)
+            yield Unit(name, kind)
 
 
 def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult], None] | None = None) -> Report:

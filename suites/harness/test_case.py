@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness import tokens
-from harness.case import DTYPES, Case
+from harness.case import DTYPES, MOST_RANKS, Case
 from harness.errors import CaseError
 from harness.kinds import KINDS, config_from_text
 from suites.harness import fakes
@@ -33,12 +33,15 @@ def any_cases(draw: st.DrawFn, *, longest: int = 1000, widest: int = 31) -> Case
     slots = None
     if paddings is not None:
         slots = tuple(length + padding for length, padding in zip(lengths, paddings, strict=True))
+    ranks = draw(st.none() | st.integers(1, MOST_RANKS))
     return Case(
         config=draw(st.sampled_from(KINDS)),
         lengths=tuple(lengths),
         slots=slots,
         total=sum(slots or lengths) + draw(st.integers(0, 50)),
         seed=draw(st.integers(0, 99999)),
+        ranks=ranks,
+        processes=ranks is not None and draw(st.booleans()),
     )
 
 
@@ -59,6 +62,13 @@ def any_cases(draw: st.DrawFn, *, longest: int = 1000, widest: int = 31) -> Case
             ),
         ),
         ("hca/4p1.4p1.4/s1", Case(config="hca", lengths=(4, 4, 4), slots=(5, 5, 4), total=14, seed=1)),
+        ("all@4/5.33.17+64/s123", replace(CASE, ranks=4)),
+        ("all@1/5.33.17+64/s123", replace(CASE, ranks=1)),
+        ("all@64p/5.33.17+64/s123/bfloat16", replace(CASE, ranks=64, processes=True, dtype="bfloat16")),
+        (
+            "csa,index_topk=2@2p/5/s1",
+            Case(config="csa,index_topk=2", lengths=(5,), total=5, seed=1, ranks=2, processes=True),
+        ),
     ],
 )
 def test_tokens_by_hand(token: str, case: Case) -> None:
@@ -68,7 +78,8 @@ def test_tokens_by_hand(token: str, case: Case) -> None:
 
 def test_a_token_is_what_a_person_would_write() -> None:
     assert CASE.token() == "all/5.33.17+64/s123"
-    assert Case.from_token("csa/8p3.1x4.2.2/s7").token() == "csa/8p3.1x4.2.2/s7"
+    for token in ("csa/8p3.1x4.2.2/s7", "csa@4/8p3.1x4.2.2/s7", "csa,index_topk=2@2p/8/s7"):
+        assert Case.from_token(token).token() == token
 
 
 @given(any_cases(), st.sampled_from(DTYPES))
@@ -84,6 +95,8 @@ LARGEST = Case(
     slots=tuple(1031 - index % 7 for index in range(64)),
     total=65_999,
     seed=99_999,
+    ranks=64,
+    processes=True,
 )
 
 
@@ -98,7 +111,7 @@ def test_a_token_fits_a_line_and_a_shell(case: Case) -> None:
 @given(any_cases(longest=9))
 def test_a_token_that_fits_is_readable(case: Case) -> None:
     if case.slots is None:
-        assert re.fullmatch(r"[a-z]+/[0-9.x]+(\+[0-9]+)?/s[0-9]+", case.token())
+        assert re.fullmatch(r"[a-z]+(@[0-9]+p?)?/[0-9.x]+(\+[0-9]+)?/s[0-9]+", case.token())
 
 
 @given(any_cases(longest=99999, widest=99))
@@ -113,12 +126,19 @@ def test_slots_equal_to_lengths_are_no_slots() -> None:
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        ("", "CONFIG/LENGTHS"),
-        ("all/5.33.17", "CONFIG/LENGTHS"),
-        ("all/5.33.17/s", "CONFIG/LENGTHS"),
-        ("all/5.33.17/s1/float64/more", "CONFIG/LENGTHS"),
-        ("all/5.33.17+/s1", "CONFIG/LENGTHS"),
-        ("all/5.33.17+64/s1 ", "CONFIG/LENGTHS"),
+        ("", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all/5.33.17", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all/5.33.17/s", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all/5.33.17/s1/float64/more", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all/5.33.17+/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@/5/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@p/5/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@4q/5/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@-2/5/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@2@2/5/s1", "CONFIG[@RANKS[p]]/LENGTHS"),
+        ("all@0/5/s1", "0 ranks"),
+        ("all@65p/5/s1", "expected 1 to 64"),
+        ("all/5.33.17+64/s1 ", "CONFIG[@RANKS[p]]/LENGTHS"),
         ("all/5..17/s1", "item 1 of the replay token's samples"),
         ("all/5.-3/s1", "item 1"),
         ("all/5p/s1", "item 0"),
@@ -138,7 +158,7 @@ def test_slots_equal_to_lengths_are_no_slots() -> None:
         ("all/z2.3.0.____/s1", "more digits"),
         ("all/é/s1", "item 0"),
         ("all/٣/s1", "item 0"),
-        ("x" * 5000, "CONFIG/LENGTHS"),
+        ("x" * 5000, "CONFIG[@RANKS[p]]/LENGTHS"),
     ],
 )
 def test_a_malformed_token_is_refused_in_one_sentence(token: str, words: str) -> None:
@@ -166,6 +186,11 @@ def test_a_malformed_token_is_refused_in_one_sentence(token: str, words: str) ->
         ({"seed": 1.5}, "seed 1.5"),
         ({"config": 3}, "a text"),
         ({"more": 1}, "keys"),
+        ({"ranks": 0}, "0 ranks"),
+        ({"ranks": "4"}, "whole number"),
+        ({"ranks": True}, "whole number"),
+        ({"ranks": 4, "processes": 1}, "true or false"),
+        ({"processes": True}, "processes without ranks"),
     ],
 )
 def test_malformed_json_is_refused_in_one_sentence(change: dict[str, object], words: str) -> None:

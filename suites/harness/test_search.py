@@ -133,7 +133,7 @@ def test_the_largest_error_is_the_one_nearest_its_bound() -> None:
         error, bound = next(errors)
         return Verdict.holds(error=error, bound=bound)
 
-    unit = search("p", "all", cases=cases("all"), check=check, profile=SMALL, layouts=9, seed=None)
+    unit = search("p", "all", cases=cases("all"), check=check, profile=SMALL, layouts=12, seed=None)
     assert (unit.error, unit.bound) == (5e-10, 1e-9)
 
 
@@ -167,7 +167,7 @@ def test_without_a_seed_a_profile_that_explores_draws_other_cases() -> None:
 
 def test_an_empty_strategy_is_undecided() -> None:
     nothing: st.SearchStrategy[Case] = st.just(Case.from_token("all/1/s0")).filter(lambda _: False)
-    unit = search("p", "all", cases=nothing, check=lambda _: Verdict.vacuous("-"), profile=SMALL, layouts=9, seed=None)
+    unit = search("p", "all", cases=nothing, check=lambda _: Verdict.vacuous("-"), profile=SMALL, layouts=12, seed=None)
     assert unit.outcome is Outcome.UNDECIDED
     assert "Unsatisfiable" in unit.reason
 

@@ -32,5 +32,3 @@ def work(profile: str) -> Work:
     """What all units share: the model of this repository, built-in text, the profile's own draws."""
     plan = plan_of(profile, ())
     return Work(subject=plan.subject, profile=plan.profile, corpus=plan.corpus, seed=None, fault=None)
-
-
