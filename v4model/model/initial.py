@@ -40,7 +40,8 @@ def initialise(model: nn.Module, *, std: float, seed: int) -> None:
 
 
 def _generator(name: str, *, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(zlib.crc32(name.encode()) ^ seed << 32)
+    # The CPU's generator reads 32 bits of a seed, so name and seed are hashed to that.
+    return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
 
 
 def _normal(like: Tensor, *, generator: torch.Generator) -> Tensor:
