@@ -85,7 +85,7 @@ def test_two_ranks_give_the_loss_and_gradients_of_one(pool: RankPool) -> None:
 def test_zig_zag_order_is_refused_by_its_positions() -> None:
     pool = RankPool(2)
     try:
-        with pytest.raises(Exception, match="PackError: got position_ids of .* from the boundaries"):
+        with pytest.raises(Exception, match=r"PackError: got position_ids of .* from the boundaries"):
             pool.call(_zig_zag, [(0,), (1,)])
     finally:
         pool.close()
