@@ -206,9 +206,11 @@ def _plan(
         cp=cp,
     )
     if not plan.units():
-        raise UsageError(
-            got=f"fault {fault} and {', '.join(only or [])}", expected="a kind, or ranks, that both have", where="run"
-        )
+        names = ", ".join(only or [])
+        if fault is None:
+            ranks = "without --cp" if cp else "with --cp SIZES"
+            raise UsageError(got=names, expected=f"properties that say something {ranks}", where="run")
+        raise UsageError(got=f"fault {fault} and {names}", expected="a kind, or ranks, that both have", where="run")
     return plan
 
 
@@ -291,7 +293,7 @@ def _case(token_or_file: str) -> Case:
         raise UsageError(got=f"{error.strerror}", expected="a readable case file", where=str(path)) from error
     except CaseError as error:
         raise CaseError(got=error.got, expected=error.expected, where=f"{error.where}, {path}") from error
-    except ValueError as error:  # no UTF-8, no JSON
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or one nested without end
         raise UsageError(got=str(error), expected="a case as JSON", where=str(path)) from error
 
 

@@ -34,6 +34,11 @@ class Yarn:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(got=f"{name} {getattr(self, name)}", expected="more than 0", where="Yarn")
+
 
 @dataclass(frozen=True, kw_only=True)
 class V4Config:
@@ -232,6 +237,9 @@ def _ratios(data: Mapping[str, Any], *, num_mtp: int) -> tuple[int, ...]:
             raise ConfigError(
                 got=f"a CSA rate of {rates['compressed_sparse_attention']}", expected="4", where="compress_rates"
             )
+        rate = rates["heavily_compressed_attention"]
+        if rate in (0, CSA_RATIO) and "heavily_compressed_attention" in types:
+            raise ConfigError(got=f"an HCA rate of {rate}", expected="neither 0 nor 4", where="compress_rates")
     # transformers lists the trunk only; the released MTP blocks are dense (ratio 0).
     return tuple(ratios) if len(ratios) > num_layers else (*ratios, *(0,) * num_mtp)
 
@@ -264,6 +272,9 @@ def _rope(data: Mapping[str, Any], *, head_dim: int) -> dict[str, Any]:
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "yarn":
         keys = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+        missing = [key for key in keys[:2] if scaling.get(key) is None]
+        if missing:
+            raise ConfigError(got=f"YaRN without {missing[0]}", expected=" and ".join(keys[:2]), where="rope_scaling")
         fields["rope_scaling"] = Yarn(**{key: scaling[key] for key in keys if scaling.get(key) is not None})
     elif kind != "default":
         raise ConfigError(got=f"rope type {kind!r}", expected="'yarn' or none", where="rope_scaling")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,7 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from v4model.errors import WeightError
+from v4model.layers.experts import Experts
 from v4model.model import V4Model
+from v4model.model.model import WHOLE
 
 Names = Literal["transformers", "released"]
 
@@ -62,9 +65,38 @@ _RELEASED = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A view of the model's own memory. rows: of transformers' stack of all `experts`, those that a share holds."""
+
+    tensor: Tensor
+    rows: range | None = None
+    experts: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the tensor in a checkpoint."""
+        return tuple(self.tensor.shape) if self.rows is None else (self.experts, *self.tensor.shape[1:])
+
+    def of(self, given: Tensor) -> Tensor:
+        """What of a checkpoint's tensor belongs here."""
+        return given if self.rows is None else given[self.rows.start : self.rows.stop]
+
+
 def export(model: V4Model, *, names: Names = "transformers") -> dict[str, Tensor]:
-    """The model's tensors under `names`; the released spelling has one w1, w2, w3 an expert."""
-    return dict(_pieces(model, names=names))
+    """The model's tensors under `names`; the released spelling has one w1, w2, w3 an expert.
+
+    Of a share of a model, its part, with the whole model's numbers of layers and experts.
+
+    Raises:
+        WeightError: transformers' spelling of some of the experts: it has no name for a part of their stack.
+    """
+    tensors = {}
+    for name, piece in _pieces(model, names=names):
+        if piece.rows is not None:
+            raise WeightError(got=f"{len(piece.rows)} of {piece.experts} experts", expected="all, or names='released'")
+        tensors[name] = piece.tensor
+    return tensors
 
 
 def save(model: V4Model, folder: str | Path, *, names: Names = "transformers", shard_bytes: int = 5 * 2**30) -> None:
@@ -78,7 +110,7 @@ def save(model: V4Model, folder: str | Path, *, names: Names = "transformers", s
     (folder / _INDEX).unlink(missing_ok=True)
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
-    for name, tensor in _pieces(model, names=names):
+    for name, tensor in export(model, names=names).items():
         if size and size + tensor.nbytes > shard_bytes:
             shards.append({})
             size = 0
@@ -100,7 +132,8 @@ def save(model: V4Model, folder: str | Path, *, names: Names = "transformers", s
 def load(model: V4Model, source: Mapping[str, Tensor] | str | Path) -> None:
     """Copies weights into the model from a state dict, a .safetensors file or a folder, in either spelling.
 
-    Nothing is copied unless everything fits. Values are rounded to the model's dtypes.
+    Nothing is copied unless everything fits. Values are rounded to the model's dtypes. A share of a model takes its
+    part out of the whole model's weights.
 
     Raises:
         WeightError: a missing, unexpected or misshapen tensor, or an unreadable file; the first of them is named.
@@ -111,20 +144,22 @@ def load(model: V4Model, source: Mapping[str, Tensor] | str | Path) -> None:
     names: Names = "released" if released else "transformers"
     wanted = dict(_pieces(model, names=names))
     where = "the weights" if isinstance(source, Mapping) else str(source)
-    _check_names(wanted, given, where=where)
-    for name, tensor in wanted.items():
-        if given[name].shape != tensor.shape:
+    whole = V4Model(model.config, device="meta") if model.share != WHOLE else model
+    _check_names(wanted, given, known={name for name, _ in _pieces(whole, names=names)}, where=where)
+    for name, piece in wanted.items():
+        if tuple(given[name].shape) != piece.shape:
             raise WeightError(
-                got=f"{name} of shape {list(given[name].shape)}", expected=f"{list(tensor.shape)}", where=where
+                got=f"{name} of shape {list(given[name].shape)}", expected=f"{list(piece.shape)}", where=where
             )
     # Pieces are views of the model's own tensors, so copying into them loads it.
-    for name, tensor in wanted.items():
-        tensor.copy_(given[name])
+    for name, piece in wanted.items():
+        piece.tensor.copy_(piece.of(given[name]))
 
 
-def _check_names(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], *, where: str) -> None:
+def _check_names(wanted: Mapping[str, _Piece], given: Mapping[str, Tensor], *, known: set[str], where: str) -> None:
+    """known: names that other ranks of a shared model may want."""
     missing = [name for name in wanted if name not in given]
-    unexpected = [name for name in given if name not in wanted]
+    unexpected = [name for name in given if name not in known]
     if not missing and not unexpected:
         return
     got = " and ".join(
@@ -135,24 +170,24 @@ def _check_names(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], *, w
     raise WeightError(got=got, expected=f"exactly the model's {len(wanted)} tensors", where=where)
 
 
-def _pieces(model: V4Model, *, names: Names) -> Iterator[tuple[str, Tensor]]:
+def _pieces(model: V4Model, *, names: Names) -> Iterator[tuple[str, _Piece]]:
     """Every parameter and buffer under its public name, as views of the model's own memory."""
     if names not in get_args(Names):
         raise WeightError(got=f"names={names!r}", expected=" or ".join(map(repr, get_args(Names))))
     for ours, tensor in model.state_dict().items():
-        if names == "transformers":
-            yield _rename(ours, _TRANSFORMERS), tensor
-        elif ours.endswith(".experts.gate_up_proj"):
-            prefix = _rename(ours.removesuffix("gate_up_proj"), _RELEASED)
-            for expert, (gate, up) in enumerate(tensor.unflatten(1, (2, -1)).unbind(0)):
-                yield f"{prefix}{expert}.w1.weight", gate
-                yield f"{prefix}{expert}.w3.weight", up
-        elif ours.endswith(".experts.down_proj"):
-            prefix = _rename(ours.removesuffix("down_proj"), _RELEASED)
-            for expert, down in enumerate(tensor):
-                yield f"{prefix}{expert}.w2.weight", down
+        path, _, leaf = ours.rpartition(".")
+        module = model.get_submodule(path)
+        if not isinstance(module, Experts):
+            yield _rename(ours, _TRANSFORMERS if names == "transformers" else _RELEASED), _Piece(tensor)
+        elif names == "transformers":
+            rows = None if len(module.held) == module.num_experts else module.held
+            yield _rename(ours, _TRANSFORMERS), _Piece(tensor, rows, module.num_experts)
         else:
-            yield _rename(ours, _RELEASED), tensor
+            prefix = _rename(f"{path}.", _RELEASED)
+            for expert, weight in zip(module.held, tensor, strict=True):
+                parts = (("w2", weight),) if leaf == "down_proj" else zip(("w1", "w3"), weight.chunk(2), strict=True)
+                for short, part in parts:
+                    yield f"{prefix}{expert}.{short}.weight", _Piece(part)
 
 
 def _rename(name: str, rules: tuple[tuple[str, str], ...]) -> str:

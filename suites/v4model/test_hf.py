@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from suites.v4model.support import stirred
 from v4model import V4Model, WeightError, hf, presets
+from v4model.layers.share import Share
 
 Names = Literal["transformers", "released"]
 CONFIG = presets.tiny()
@@ -233,3 +234,30 @@ def test_a_tensor_in_two_shards_is_refused(model: V4Model, other: V4Model, tmp_p
 def test_unknown_spelling_is_refused(model: V4Model) -> None:
     with pytest.raises(WeightError, match="names='megatron'"):
         hf.export(model, names="megatron")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", ["transformers", "released"])
+@pytest.mark.parametrize(
+    "share",
+    [Share(stage=1, stages=2), Share(expert_rank=1, expert_ranks=2), Share(stages=2, expert_rank=1, expert_ranks=4)],
+    ids=["stage", "experts", "both"],
+)
+def test_a_share_takes_its_part_of_the_whole_models_weights(names: str, share: Share) -> None:
+    config = presets.tiny()
+    whole, part = V4Model(config, seed=1), V4Model(config, seed=2, share=share)
+    hf.load(part, hf.export(whole, names=names))
+    for name, tensor in V4Model(config, seed=1, share=share).state_dict().items():
+        assert torch.equal(part.state_dict()[name], tensor), name
+
+
+def test_experts_of_a_share_keep_their_numbers() -> None:
+    config = presets.tiny()
+    whole, part = (V4Model(config, seed=1, share=share) for share in (Share(), Share(expert_rank=1, expert_ranks=2)))
+    everything, own = hf.export(whole, names="released"), hf.export(part, names="released")
+    numbers = {int(name.split(".experts.")[1].split(".")[0]) for name in own if ".experts." in name}
+    assert numbers == {4, 5, 6, 7}
+    assert all(torch.equal(tensor, everything[name]) for name, tensor in own.items())
+    with pytest.raises(WeightError, match="got 4 of 8 experts; expected all"):
+        hf.export(part, names="transformers")
+    with pytest.raises(WeightError, match=r"got no layers.0.ffn.experts.0.w1.weight"):
+        hf.load(V4Model(config, share=Share(expert_ranks=2)), own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -27,6 +28,7 @@ class MegatronPackedSeqParams(Protocol):
     cu_seqlens_q_padded: Tensor | None
     cu_seqlens_kv_padded: Tensor | None
     max_seqlen_q: int | None
+    max_seqlen_kv: int | None
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,14 @@ class PackLayout:
             raise PackError(got=f"{len(room)} slots", expected=f"one a sample, {len(sizes)}")
         starts = [0]
         for sample, (length, slot) in enumerate(zip(sizes, room, strict=True)):
+            where = _where(sample, len(sizes), starts[-1], starts[-1] + max(length, 0))
+            if length < 1:
+                raise PackError(got=f"a sample of length {length}", expected="at least 1 token", where=where)
             if slot < length:
-                where = _where(sample, len(sizes), starts[-1], starts[-1] + length)
                 raise PackError(got=f"a slot of {slot} tokens", expected=f"at least {length}", where=where)
             starts.append(starts[-1] + slot)
-        whole = starts.pop() if total is None else int(total)
+        total = _count(total, name="total")
+        whole = starts.pop() if total is None else total
         if total is not None and starts.pop() > whole:
             raise PackError(got=f"slots of {sum(room)} tokens", expected=f"at most total = {whole}")
         return cls(tuple(sizes), tuple(starts), whole)
@@ -116,7 +121,8 @@ class PackLayout:
         slots = real if padded is None else _boundaries(padded, name="cu_seqlens_padded")
         if len(slots) != len(real):
             raise PackError(got=f"{len(slots)} cu_seqlens_padded", expected=f"as many as cu_seqlens, {len(real)}")
-        whole = int(slots[-1]) if total is None else int(total)
+        total, max_seqlen = _count(total, name="total"), _count(max_seqlen, name="max_seqlen")
+        whole = int(slots[-1]) if total is None else total
         lengths, room = np.diff(real), np.diff(slots)
         # An empty sample is legal only as a repeated boundary at the end, where Megatron fills fixed-size arrays.
         filled = int(np.flatnonzero(lengths)[-1]) + 1 if lengths.any() else 0
@@ -150,6 +156,7 @@ class PackLayout:
         Raises:
             PackError: several rows, a first position that is not 0, a jump, or undeclared zeros at the end.
         """
+        padding = _count(padding, name="padding")
         positions = _integers(position_ids, name="position_ids")
         if positions.ndim == 2 and positions.shape[0] == 1:
             positions = positions[0]
@@ -207,8 +214,12 @@ class PackLayout:
                 raise PackError(
                     got=f"{name} of keys unlike those of queries", expected="self-attention", where="PackedSeqParams"
                 )
+        longest = [length for length in (params.max_seqlen_q, params.max_seqlen_kv) if length is not None]
         return cls.from_cu_seqlens(
-            params.cu_seqlens_q, padded=params.cu_seqlens_q_padded, total=total, max_seqlen=params.max_seqlen_q
+            params.cu_seqlens_q,
+            padded=params.cu_seqlens_q_padded,
+            total=total,
+            max_seqlen=min(longest, default=None),
         )
 
     # -- per token, on the host --------------------------------------------------------------------------------------
@@ -283,10 +294,31 @@ def _where(sample: int, num_samples: int, start: int, end: int) -> str:
 def _integers(values: Boundaries, *, name: str) -> _Ints:
     if values is None:
         raise PackError(got="None", expected=f"{name} (one sample is PackLayout.single(T))")
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if isinstance(values, Tensor):
+        # numpy has no bfloat16 to say so itself.
+        if values.dtype not in (torch.int32, torch.int64):
+            dtype = str(values.dtype).removeprefix("torch.")
+            raise PackError(got=f"{name} of dtype {dtype}", expected="int32 or int64")
+        return values.detach().cpu().numpy().astype(np.int64)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise PackError(got=f"{name} of rows of unequal length", expected="one row") from error
     if array.size and array.dtype not in (np.int32, np.int64):
         raise PackError(got=f"{name} of dtype {array.dtype}", expected="int32 or int64")
     return array.astype(np.int64)
+
+
+def _count(value: int | None, *, name: str) -> int | None:
+    """A number of tokens as it is; a float or a text is refused, not rounded."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError as error:
+        raise PackError(got=f"{name} = {value!r}", expected="a whole number of tokens") from error
 
 
 def _row(values: Boundaries, *, name: str) -> _Ints:

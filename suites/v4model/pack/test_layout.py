@@ -28,6 +28,7 @@ class SeqParams:
     cu_seqlens_q_padded: torch.Tensor | None = None
     cu_seqlens_kv_padded: torch.Tensor | None = None
     max_seqlen_q: int | None = None
+    max_seqlen_kv: int | None = None
 
 
 def int32(values: list[int]) -> torch.Tensor:

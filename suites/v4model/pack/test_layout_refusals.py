@@ -141,3 +141,20 @@ def test_refused_with_got_expected_and_where(build: Callable[[], object], got: s
     assert error.where == where
     assert str(error).startswith(f"got {error.got}; expected {error.expected}")
     assert not where or str(error).endswith(f"; where: {where}")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PackLayout.from_lengths([3, 2], total=6.7), r"got total = 6\.7; expected a whole number"),
+        (lambda: PackLayout.from_cu_seqlens([0, 3], total="5"), "got total = '5'; expected a whole number"),
+        (lambda: PackLayout.from_cu_seqlens([0, 3], max_seqlen=3.5), r"got max_seqlen = 3\.5"),
+        (lambda: PackLayout.from_position_ids([0, 1, 0], padding=True), "got padding = True"),
+        (lambda: PackLayout.from_lengths(torch.tensor([1.0, 2.0], dtype=torch.bfloat16)), "lengths of dtype bfloat16"),
+        (lambda: PackLayout.from_lengths([[1], [1, 2]]), "got lengths of rows of unequal length"),
+        (lambda: PackLayout.from_lengths([3, -1]), r"length -1; .*where: sample 1 of 2, tokens \[3, 3\)"),
+    ],
+)
+def test_nothing_is_rounded_or_repaired(make: Callable[[], PackLayout], message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        make()
