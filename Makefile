@@ -36,7 +36,7 @@ verify: $(STAMP)
 	@$(BIN)/harness run --profile quick
 
 test: $(STAMP)
-	@$(BIN)/pytest suites/ -n auto $(PYTEST_FLAGS)
+	@$(BIN)/pytest suites/ -n auto --dist worksteal $(PYTEST_FLAGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check
