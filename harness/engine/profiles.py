@@ -52,7 +52,7 @@ PROFILES = {
             shrink_cases=400,
             derandomize=True,
             ranked_per_kind=76,
-            ranked_others_per_kind=17,
+            ranked_others_per_kind=8,
             processes_per_kind=6,
             wants_strata=True,
         ),

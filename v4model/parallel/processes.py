@@ -84,10 +84,10 @@ def join(mesh: Mesh, *, checked: bool = False) -> Member:
     """
     rank = dist.get_rank()
     # All groups at once: making one is collective over the world, and stages come to use them at different times.
-    for members in (mesh.cp_group, mesh.ep_group, mesh.stage_group, mesh.expert_replicas, mesh.ends_group):
-        _group(mesh, members)
-    cp = Exchange(ProcessWire(_group(mesh, mesh.cp_group), checked=checked))
-    ep = Exchange(ProcessWire(_group(mesh, mesh.ep_group), checked=checked))
+    for sort in ("cp_group", "ep_group", "stage_group", "expert_replicas", "ends_group"):
+        _group(mesh, sort)
+    cp = Exchange(ProcessWire(_group(mesh, "cp_group"), checked=checked))
+    ep = Exchange(ProcessWire(_group(mesh, "ep_group"), checked=checked))
     peers = [mesh.peer(rank, stage=stage) for stage in range(mesh.pp)]
     return Member(rank, Ranks(cp, ep), ProcessPipe(rank, peers=peers))
 
@@ -107,16 +107,17 @@ def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:
     }
     for name, parameter in model.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        group = _group(mesh, mesh.expert_replicas if id(parameter) in of_experts else mesh.stage_group)
+        group = _group(mesh, "expert_replicas" if id(parameter) in of_experts else "stage_group")
         dist.all_reduce(grad, group=group)
         if name.endswith("embed_tokens.weight") and mesh.pp > 1 and mesh.stage(rank) in (0, mesh.pp - 1):
-            dist.all_reduce(grad, group=_group(mesh, mesh.ends_group))
+            dist.all_reduce(grad, group=_group(mesh, "ends_group"))
         parameter.grad = grad
 
 
 @cache
-def _group(mesh: Mesh, members: Callable[[int], tuple[int, ...]]) -> dist.ProcessGroup:
-    """The process group of this rank; all ranks make all groups of that sort, in the same order."""
+def _group(mesh: Mesh, sort: str) -> dist.ProcessGroup:
+    """The process group of this rank; all ranks make all groups of that sort (a method of Mesh), in the same order."""
+    members: Callable[[int], tuple[int, ...]] = getattr(mesh, sort)
     own = dist.get_rank()
     found: dist.ProcessGroup | None = None
     for ranks in sorted({members(rank) for rank in range(mesh.world)}):
