@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from harness.corpus import load_corpus
+from harness.subjects.v4model_meshes import held_experts
 from v4model import Pack, V4Config, V4Model, V4Output, presets
-from v4model.layers.experts import Experts
 from v4model.model.model import StageOutput
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Mesh
@@ -147,12 +147,7 @@ def _on_mesh(config: V4Config, packs: Sequence[Pack], mesh: Mesh, *, dtype: torc
         replica=mesh.replica(rank),
         cp_rank=member.ranks.cp.rank,
         gradients={name: _host(parameter.grad) for name, parameter in model.named_parameters()},
-        experts={
-            f"{name}.{leaf}": module.held
-            for name, module in model.named_modules()
-            if isinstance(module, Experts)
-            for leaf in ("gate_up_proj", "down_proj")
-        },
+        experts=held_experts(model),
     )
     parts: list[_Part] = [part] * mesh.world
     dist.gather_object(part, parts if rank == 0 else None)

@@ -15,7 +15,7 @@ from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.pp import run_step
 
-__all__ = ["Mesh", "StepRun", "expert_meshes", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
+__all__ = ["Mesh", "StepRun", "expert_meshes", "held_experts", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
 
 
 def expert_meshes(config: V4Config, ranks: int) -> list[Mesh]:
@@ -92,13 +92,13 @@ def _nll(out: V4Output) -> list[Tensor]:
 def _share_of(model: V4Model, mesh: Mesh, rank: int) -> V4Model:
     share = V4Model(model.config, dtype=model.dtype, share=mesh.share(rank))
     whole = model.state_dict()
-    held = _held(share)
+    held = held_experts(share)
     for name, tensor in share.state_dict().items():
         tensor.copy_(whole[name][held[name].start : held[name].stop] if name in held else whole[name])
     return share
 
 
-def _held(share: V4Model) -> dict[str, range]:
+def held_experts(share: V4Model) -> dict[str, range]:
     """By stacked expert weight, the experts whose rows a share holds."""
     return {
         f"{path}.{leaf}": module.held
@@ -113,7 +113,7 @@ def _gradients(model: V4Model, shares: Sequence[V4Model]) -> dict[str, Tensor]:
     whole = dict(model.named_parameters())
     total: dict[str, Tensor] = {}
     for share in shares:
-        held = _held(share)
+        held = held_experts(share)
         for name, parameter in share.named_parameters():
             if parameter.grad is None:
                 continue
