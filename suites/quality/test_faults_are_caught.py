@@ -14,15 +14,14 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.catalogue import find_property, find_subject
-from harness.corpus import Corpus, load_corpus
+from harness.catalogue import find_property
 from harness.engine import PROFILES, decide
 from harness.faults.registry import Fault, load_faults
 from harness.strategies import PackSize, cases
 from harness.subjects.protocol import Subject
 from harness.verdict import Outcome, Verdict
+from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy
 
-_FACTORY = find_subject("v4model")
 _SMALL = PackSize(min_samples=2, max_samples=4, min_tokens=30, max_tokens=90)
 """Smaller packs than a run draws: a defect that needs a large one would be missed here."""
 
@@ -31,42 +30,23 @@ _STRATA = {"C17": ("csa", "csa,index_n_heads=1")}
 
 
 @cache
-def _corpus() -> Corpus:
-    return load_corpus(None)
-
-
-@cache
 def _drawn(kind: str) -> tuple[Case, ...]:
-    """As many cases as the quick profile draws, always the same."""
-    found: list[Case] = []
-
-    @hypothesis.seed(0)
-    @hypothesis.settings(
-        max_examples=PROFILES["quick"].cases_per_kind, database=None, phases=(hypothesis.Phase.generate,)
-    )
-    @hypothesis.given(cases(kind, size=_SMALL))
-    def draw(case: Case) -> None:
-        found.append(case)
-
-    draw()
-    return tuple(found)
-
-
-@cache
-def _healthy(name: str, case: Case) -> Verdict:
-    return decide(find_property(name), _FACTORY, case, _corpus(), fault=None)
+    """As many cases as the quick profile draws."""
+    # Hypothesis's own default, which this suite leaves as it is.
+    suppressed = hypothesis.settings().suppress_health_check
+    return drawn(cases(kind, size=_SMALL), count=PROFILES["quick"].cases_per_kind, suppressed=suppressed)
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:
     """Logits, nll and sums in one row."""
     with torch.no_grad():
-        seen = subject.observe(case.pack(_corpus()))
+        seen = subject.observe(case.pack(corpus()))
     tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
     return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
 
 
 def _planted(fault: Fault, subject: Subject, case: Case) -> Verdict:
-    return decide(find_property(fault.expected), lambda *_: subject, case, _corpus(), fault=fault)
+    return decide(find_property(fault.expected), lambda *_: subject, case, corpus(), fault=fault)
 
 
 def _cases(fault: Fault) -> list[Case]:
@@ -79,11 +59,11 @@ def test_its_property_catches_the_fault(fault: Fault) -> None:
     began, tried = time.perf_counter(), 0
     for case in _cases(fault):
         tried += 1
-        subject = _FACTORY(case.v4config(), case.torch_dtype(), case.seed)
+        subject = FACTORY(case.v4config(), case.torch_dtype(), case.seed)
         before = _values(subject, case)
         verdict = _planted(fault, subject, case)
         assert torch.equal(_values(subject, case), before)
-        healthy = _healthy(fault.expected, case)
+        healthy = on_healthy(fault.expected, case)
         if verdict.outcome is Outcome.VIOLATED:
             break
         assert verdict.outcome is not Outcome.UNDECIDED, verdict.reason

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from harness.case import Case
-from harness.catalogue import find_property, find_subject
-from harness.corpus import Corpus, load_corpus
+from harness.catalogue import find_property
 from harness.engine import decide
 from harness.engine.decide import on_ranks
 from harness.faults.e4_look_back_of_6_rows import look_back
@@ -23,12 +22,12 @@ from harness.faults.registry import Fault, load_faults
 from harness.strategies import PackSize
 from harness.strategies.cuts import ranked_cases
 from harness.subjects.protocol import Subject
-from harness.verdict import Outcome, Verdict
+from harness.verdict import Outcome
+from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy
 from v4model.exchange import Exchange, RankError
 
 FAULTS = [fault for fault in load_faults() if fault.ranks]
 
-_FACTORY = find_subject("v4model")
 # Compressed layers have whatever ranks exchange: local windows, overlapping ones, gathered rows, picks. On four ranks
 # there are more cuts, and shares that differ; on two they often come out equal.
 _KIND = "csa"
@@ -37,43 +36,19 @@ _SMALL = PackSize(min_samples=1, max_samples=3, min_tokens=20, max_tokens=48)
 
 
 @cache
-def _corpus() -> Corpus:
-    return load_corpus(None)
-
-
-@cache
 def _drawn(ranks: int) -> tuple[Case, ...]:
-    """Always the same; the first is the smallest that there is, one sample of one token."""
-    found: list[Case] = []
-
-    @hypothesis.seed(0)
-    @hypothesis.settings(
-        max_examples=_CASES,
-        database=None,
-        phases=(hypothesis.Phase.generate,),
-        suppress_health_check=(hypothesis.HealthCheck.filter_too_much,),
-    )
-    @hypothesis.given(ranked_cases(_KIND, ranks=ranks, size=_SMALL))
-    def draw(case: Case) -> None:
-        found.append(case)
-
-    draw()
-    return tuple(found)
-
-
-@cache
-def _healthy(name: str, case: Case) -> Verdict:
-    return decide(find_property(name), _FACTORY, case, _corpus(), fault=None)
+    suppressed = (hypothesis.HealthCheck.filter_too_much,)
+    return drawn(ranked_cases(_KIND, ranks=ranks, size=_SMALL), count=_CASES, suppressed=suppressed)
 
 
 def _subject(case: Case) -> Subject:
-    return on_ranks(_FACTORY(case.v4config(), case.torch_dtype(), case.seed), case)
+    return on_ranks(FACTORY(case.v4config(), case.torch_dtype(), case.seed), case)
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:
     """Logits, nll and sums in one row."""
     with torch.no_grad():
-        seen = subject.observe(case.pack(_corpus()))
+        seen = subject.observe(case.pack(corpus()))
     tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
     return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
 
@@ -92,8 +67,8 @@ def test_its_property_catches_the_fault(fault: Fault) -> None:
     tried = 0
     for case in _drawn(ranks):
         tried += 1
-        verdict = decide(find_property(fault.expected), _FACTORY, case, _corpus(), fault=fault)
-        healthy = _healthy(fault.expected, case)
+        verdict = decide(find_property(fault.expected), FACTORY, case, corpus(), fault=fault)
+        healthy = on_healthy(fault.expected, case)
         assert healthy.outcome is Outcome.HOLDS, healthy.reason
         assert verdict.outcome is not Outcome.UNDECIDED, verdict.reason
         if verdict.outcome is Outcome.VIOLATED:
