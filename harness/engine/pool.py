@@ -7,11 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
 from harness.engine.decide import describe_error
-from harness.engine.unit import Unit, Work, search_unit, undecided_unit
+from harness.engine.row import Unit
+from harness.engine.unit import Work, search_unit, undecided_unit
 from harness.report import UnitResult
 
 _GRACE_SECONDS = 5.0
@@ -20,7 +21,9 @@ _shared: list[Work] = []
 """In a worker process: the run's work, put there by `_prepare`."""
 
 
-def search_in_processes(work: Work, units: Sequence[Unit], *, jobs: int) -> Iterator[tuple[Unit, UnitResult]]:
+def search_in_processes(
+    work: Work, units: Sequence[Unit], *, jobs: int
+) -> Iterator[tuple[Unit, tuple[UnitResult, ...]]]:
     """Search units in `jobs` fresh processes of one thread each; yields each unit as it finishes.
 
     A worker that dies leaves its unit, and those that had not begun, UNDECIDED. When the caller stops listening, by
@@ -37,7 +40,7 @@ def search_in_processes(work: Work, units: Sequence[Unit], *, jobs: int) -> Iter
     complete = False
     try:
         with _interrupts_held_back():
-            futures: dict[Future[UnitResult], Unit] = {executor.submit(_search, unit): unit for unit in units}
+            futures = {executor.submit(_search, unit): unit for unit in units}
         for future in as_completed(futures):
             unit = futures[future]
             try:
@@ -87,5 +90,5 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _search(unit: Unit) -> UnitResult:
+def _search(unit: Unit) -> tuple[UnitResult, ...]:
     return search_unit(_shared[0], unit)

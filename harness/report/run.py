@@ -132,16 +132,22 @@ class Report:
             parts.append(f"no layout for: {', '.join(self.unmet_strata)}")
         return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
 
-    def replay_command(self, unit: UnitResult) -> str | None:
-        """The command that shows a unit's finding (or its first undecided case) again; None if there is none.
+    def replay_commands(self, unit: UnitResult) -> tuple[str, ...]:
+        """The commands that show a unit's findings again, or else its first undecided case.
 
         A token past the longest one is named by its file in the run's folder instead.
         """
-        token = unit.undecided if unit.finding is None else unit.finding.token
-        if token is None:
-            return None
-        if len(token) > tokens.LONGEST and unit.finding is not None:
-            token = str(Path(self.folder, case_file_name(unit)))
+        found = [
+            finding.token
+            if len(finding.token) <= tokens.LONGEST
+            else str(Path(self.folder, case_file_name(unit, number)))
+            for number, finding in enumerate(unit.findings)
+        ]
+        if not found and unit.undecided is not None:
+            found = [unit.undecided]
+        return tuple(self._replay_command(unit, token) for token in found)
+
+    def _replay_command(self, unit: UnitResult, token: str) -> str:
         words = ["harness", "replay", token, "--only", unit.property_name]
         if self.subject != "v4model":
             words += ["--subject", self.subject]
@@ -172,7 +178,7 @@ class Report:
             "versions": dict(self.versions),
             "planned_units": self.planned,
             "properties": [_summary_to_json(summary) for summary in self.summaries],
-            "units": [{**unit.to_json(), "replay": self.replay_command(unit)} for unit in self.units],
+            "units": [{**unit.to_json(), "replay": list(self.replay_commands(unit))} for unit in self.units],
         }
 
 
@@ -188,6 +194,7 @@ def _summary_to_json(summary: PropertySummary) -> dict[str, Any]:
     }
 
 
-def case_file_name(unit: UnitResult) -> str:
-    """Name of the file that holds a unit's minimal case in the run's folder."""
-    return f"case-{unit.property_name.replace(':', '.')}-{unit.kind}.json"
+def case_file_name(unit: UnitResult, number: int) -> str:
+    """Name of the file that holds the minimal case of a unit's finding in the run's folder."""
+    again = f"-{number + 1}" if number else ""
+    return f"case-{unit.property_name.replace(':', '.')}-{unit.kind}{again}.json"

@@ -81,13 +81,13 @@ def _short(value: float) -> str:
 def _print_unit(console: Console, report: Report, unit: UnitResult) -> None:
     console.print()
     style = _STYLES[unit.outcome]
-    if unit.finding is None:
-        _line(console, f"{unit.outcome.value} {unit.property_name} on {unit.kind}: {unit.reason}", style=style)
-    else:
-        _line(console, f"{unit.outcome.value} on {unit.kind}: {unit.finding.witness.sentence()}", style=style)
-    command = report.replay_command(unit)
-    if command is not None:
-        _line(console, f"  {command}", style="")
+    told = [f"on {unit.kind}: {finding.witness.sentence()}" for finding in unit.findings]
+    told = told or [f"{unit.property_name} on {unit.kind}: {unit.reason}"]
+    commands = report.replay_commands(unit)
+    for number, sentence in enumerate(told):
+        _line(console, f"{unit.outcome.value} {sentence}", style=style)
+        if number < len(commands):
+            _line(console, f"  {commands[number]}", style="")
 
 
 def _line(console: Console, text: str, *, style: str) -> None:
