@@ -64,6 +64,8 @@ def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fa
     if fault is not None and fault.ranks and case.ranks is None:
         sizes = " or ".join(f"@{ranks}" for ranks in fault.ranks)
         return Verdict.undecided(f"fault {fault.name} is one of ranks, and the case runs on none (write {sizes})")
+    if case.dtype not in prop.dtypes:
+        return Verdict.undecided(f"{prop.name} is decided in {' or '.join(prop.dtypes)}, not in {case.dtype}")
     with nullcontext() if fault is None else fault.apply(subject):
         verdict: object = prop.check(subject, case, corpus)
     if not isinstance(verdict, Verdict):

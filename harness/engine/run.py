@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from harness.catalogue import find_fault, find_property, find_subject
 from harness.corpus import Corpus
-from harness.engine.pool import search_in_processes
+from harness.engine.pool import in_jobs
 from harness.engine.profiles import Profile
 from harness.engine.row import Row, Unit
-from harness.engine.unit import Work, search_here
+from harness.engine.unit import Work, search_unit, undecided_unit
 from harness.kinds import KINDS
 from harness.properties import Property
 from harness.report import Report, ResultLines, UnitResult, write_report
-from harness.strata import CUT_STRATA
+from harness.strata import CUT_STRATA, DTYPE_STRATA, LAYOUT_STRATA
 
 CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
 
@@ -85,10 +85,16 @@ class Plan:
 
     @property
     def wanted_strata(self) -> tuple[str, ...]:
-        """What must be met; nothing when a fault is planted, for the search ends where it shows."""
-        if self.fault is not None or not self.profile.wants_strata or max(self.sizes, default=0) < 4:
+        """What must be met; nothing with a fault planted (rows end where it shows), nor by a part of the kinds."""
+        if self.fault is not None or not self.profile.wants_strata:
             return ()
-        return CUT_STRATA
+        if self.sizes:
+            return CUT_STRATA if max(self.sizes) >= 4 else ()
+        properties = [find_property(name) for name in self.properties]
+        if not any(prop.kinds == KINDS for prop in properties if not prop.ranked):
+            return ()
+        dtypes = {dtype for prop in properties for dtype in prop.dtypes}
+        return (*LAYOUT_STRATA, *(name for dtype, name in DTYPE_STRATA.items() if dtype in dtypes))
 
     def _on_ranks(self, properties: Mapping[str, Property]) -> Iterator[_Group]:
         """What is asked of the same layouts: equality and agreement of all sizes, of processes, then size by size."""
@@ -126,11 +132,9 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
     units, rows = plan.units(), plan.rows
     began, started = time.perf_counter(), datetime.now(UTC)
     work = Work(subject=plan.subject, profile=plan.profile, corpus=plan.corpus, seed=plan.seed, fault=plan.fault)
-    jobs = max(1, min(jobs, len(units)))
     results: dict[tuple[str, str], UnitResult] = {}
     with ResultLines(folder) as lines:
-        finished = search_here(work, units) if jobs == 1 else search_in_processes(work, units, jobs=jobs)
-        for _, of_rows in finished:
+        for _, of_rows in in_jobs(search_unit, work, units, jobs=jobs, lost=undecided_unit):
             for result in of_rows:
                 results[result.property_name, result.kind] = result
                 lines.append(result)
@@ -143,13 +147,14 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
         fault=plan.fault,
         data=plan.data,
         corpus=plan.corpus.to_json(),
-        jobs=jobs,
+        jobs=max(1, min(jobs, len(units))),
         folder=str(folder),
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - began,
         versions=_versions(),
         planned=len(rows),
         wanted_strata=plan.wanted_strata,
+        most_vacuous=1.0 if plan.fault else plan.profile.most_vacuous,
         units=tuple(results[key] for kind, row in rows if (key := (row.property_name, kind + row.place)) in results),
     )
     write_report(report, folder)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis import strategies as st
 
 from harness.case import Case
-from harness.engine.decide import describe_error
+from harness.engine.draw import Draw, Violation
 from harness.engine.profiles import Profile
 from harness.engine.row import Row, Unit
 from harness.report import Finding, UnitResult, strongest, worst
@@ -90,14 +87,6 @@ def _origin(witness: Witness) -> tuple[bool, str]:
     return witness.depth > 0, witness.branch
 
 
-class _Violation(Exception):
-    """Tells Hypothesis that a case is worth shrinking."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case.token())
-        self.case = case
-
-
 def search(
     unit: Unit,
     *,
@@ -128,13 +117,13 @@ def search(
             if counting[row.place] is row:
                 tallies[row].met.update(strata(placed))
 
-    draw = _Draw(cases, _settings(layouts, phases=(Phase.generate,)), _seed_of(unit, seed))
+    draw = Draw(unit, cases, layouts=layouts, seed=seed)
     trouble = draw.run(probe)
     for tally in tallies.values():
         if isinstance(trouble, str):
             tally.trouble(trouble, None)
         for origin, first in list(tally.firsts.items()):
-            found = _shrunk(tally, origin, judge=judge, draw=draw, layouts=layouts, limit=profile.shrink_cases)
+            found = _shrunk(tally, origin, judge=judge, draw=draw, limit=profile.shrink_cases)
             finding, reason = _confirmed(tally, judge, first, *found)
             if finding is None:
                 tally.trouble(reason, first)
@@ -143,28 +132,7 @@ def search(
     return tuple(tally.result(unit.kind) for tally in tallies.values())
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """The cases of a unit; the same ones in every run, as long as nothing is raised."""
-
-    cases: st.SearchStrategy[Case]
-    settings: hypothesis.settings
-    seed: int
-
-    def run(self, probe: Callable[[Case], None]) -> Case | str | None:
-        """Draw until `probe` raises a violation and shrink; the minimal case, or what kept the search from its end."""
-        try:
-            hypothesis.seed(self.seed)(hypothesis.given(self.cases)(self.settings(probe)))()
-        except _Violation as found:
-            return found.case
-        except hypothesis.errors.HypothesisException as error:
-            return describe_error(error)
-        return None
-
-
-def _shrunk(
-    tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: _Draw, layouts: int, limit: int
-) -> tuple[Case, int]:
+def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw, limit: int) -> tuple[Case, int]:
     """The smallest case of one origin, and how many cases beyond those drawn that took.
 
     The draw is repeated with the verdicts known so far, up to the first case of this origin, and shrunk from there.
@@ -181,10 +149,9 @@ def _shrunk(
             tally.seconds += seconds
         verdict = tally.known.get(placed)
         if verdict is not None and verdict.witness is not None and _origin(verdict.witness) == origin:
-            raise _Violation(placed)
+            raise Violation(placed)
 
-    again = _Draw(draw.cases, _settings(layouts, phases=(Phase.generate, Phase.shrink)), draw.seed)
-    minimal = again.run(probe)
+    minimal = draw.run(probe, shrinks=True)
     return minimal if isinstance(minimal, Case) else tally.firsts[origin], spent
 
 
@@ -205,26 +172,3 @@ def _confirmed(tally: _Tally, judge: Judge, first: Case, minimal: Case, spent: i
         ),
         "",
     )
-
-
-def _settings(layouts: int, *, phases: Sequence[Phase]) -> hypothesis.settings:
-    """Every setting, so that neither Hypothesis's own CI profile nor an environment variable changes a run."""
-    return hypothesis.settings(
-        max_examples=layouts,
-        derandomize=False,
-        database=None,
-        verbosity=Verbosity.quiet,
-        phases=tuple(phases),
-        stateful_step_count=1,
-        report_multiple_bugs=False,
-        suppress_health_check=tuple(HealthCheck),
-        deadline=None,
-        print_blob=False,
-        backend="hypothesis",
-    )
-
-
-def _seed_of(unit: Unit, seed: int | None) -> int:
-    # Left to itself Hypothesis would seed from the source text of `probe`: one draw for all units, and another one
-    # after any edit of it.
-    return int.from_bytes(hashlib.sha256(f"{seed}/{unit.label}".encode()).digest()[:8], "big")

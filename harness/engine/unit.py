@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.case import Case
+from harness.case import DTYPES, Case
 from harness.catalogue import find_fault, find_property, find_subject
 from harness.corpus import Corpus
 from harness.engine.decide import decide_together, describe_error
@@ -16,7 +16,7 @@ from harness.engine.row import Row, Unit
 from harness.engine.search import search
 from harness.properties import Property
 from harness.report import UnitResult
-from harness.strata import cut_strata
+from harness.strata import strata_of
 from harness.strategies.cuts import ranked_cases
 from harness.strategies.packs import cases
 from harness.verdict import Outcome, Verdict
@@ -46,9 +46,9 @@ def search_unit(work: Work, unit: Unit) -> tuple[UnitResult, ...]:
 
         return search(
             unit,
-            cases=_cases(work, unit, properties.values()),
+            cases=cases_of(work, unit, tuple(properties.values())),
             judge=judge,
-            strata=lambda case: cut_strata(case, case.pack(work.corpus)),
+            strata=lambda case: strata_of(case, case.pack(work.corpus)),
             profile=work.profile,
             layouts=unit.layouts or work.profile.cases_per_kind,
             seed=work.seed,
@@ -57,13 +57,15 @@ def search_unit(work: Work, unit: Unit) -> tuple[UnitResult, ...]:
         return undecided_unit(unit, describe_error(error))
 
 
-def _cases(work: Work, unit: Unit, properties: Iterable[Property]) -> st.SearchStrategy[Case]:
+def cases_of(work: Work, unit: Unit, properties: Collection[Property]) -> st.SearchStrategy[Case]:
+    """What the rows of a unit are asked about; on the largest number of ranks among them."""
     size = work.profile.size
+    dtypes = [dtype for dtype in DTYPES if all(dtype in prop.dtypes for prop in properties)]
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     ranks = unit.most_ranks
     if ranks is None:
-        return cases(unit.kind, size=size, natural=natural)
-    on_ranks = ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural)
+        return cases(unit.kind, size=size, natural=natural, dtypes=dtypes)
+    on_ranks = ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes)
     # One sample over all ranks is a corner for ranks, and says nothing of neighbours.
     about_ranks = all(prop.ranked for prop in properties)
     return on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1)
@@ -80,16 +82,3 @@ def undecided_unit(unit: Unit, reason: str) -> tuple[UnitResult, ...]:
         )
         for row in unit.rows
     )
-
-
-def search_here(work: Work, units: Sequence[Unit]) -> Iterator[tuple[Unit, tuple[UnitResult, ...]]]:
-    """Search units one after another in this process, on one thread; yields each as it finishes."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for unit in units:
-            yield unit, search_unit(work, unit)
-    finally:
-        torch.set_num_threads(threads)

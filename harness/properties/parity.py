@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.properties import Property, register
-from harness.properties.measure import draw, only_float64, place_of, row_differences, tokens_of
+from harness.properties.measure import draw, place_of, row_differences, tokens_of
 from harness.properties.runs import run_with_gradients, shared_run
 from harness.properties.tally import Tally, compare_runs
 from harness.tolerance import REORDERED_F64, largest_magnitude
@@ -31,9 +31,6 @@ def _cp_matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     one = getattr(subject, "one", None)
     if one is None or case.ranks is None:
         return Verdict.vacuous("the subject runs on no ranks")
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     pack = case.pack(corpus)
     embeddings = _embeddings(subject, case, pack)
     try:

@@ -62,7 +62,11 @@ def _summary(name: str, units: tuple[UnitResult, ...]) -> PropertySummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole run. planned: units that were to be run; units: those that were, in the order planned."""
+    """A whole run. planned: units that were to be run; units: those that were, in the order planned.
+
+    wanted_strata: what at least one layout has to be an instance of. most_vacuous: the share of a property's layouts
+    that may be vacuous.
+    """
 
     subject: str
     profile: str
@@ -78,6 +82,7 @@ class Report:
     planned: int
     units: tuple[UnitResult, ...]
     wanted_strata: tuple[str, ...] = ()
+    most_vacuous: float = 1.0
 
     @property
     def strata(self) -> Mapping[str, int]:
@@ -93,6 +98,15 @@ class Report:
         return tuple(name for name in self.wanted_strata if not self.strata[name])
 
     @property
+    def mostly_vacuous(self) -> tuple[str, ...]:
+        """Properties that hold, on so few of their layouts that the rest proves too little."""
+        return tuple(
+            f"{group.name} ({group.counts[Outcome.VACUOUS]} of {group.layouts} layouts)"
+            for group in self.summaries
+            if group.outcome is Outcome.HOLDS and group.counts[Outcome.VACUOUS] > self.most_vacuous * group.layouts
+        )
+
+    @property
     def summaries(self) -> tuple[PropertySummary, ...]:
         """One summary a property."""
         return summarise(self.units)
@@ -103,7 +117,7 @@ class Report:
         outcomes = {summary.outcome for summary in self.summaries}
         if Outcome.VIOLATED in outcomes:
             return Outcome.VIOLATED
-        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata:
+        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata or self.mostly_vacuous:
             return Outcome.UNDECIDED
         # A property that no layout put to the test is unknown, and a run that leaves one unknown has not passed.
         return Outcome.VACUOUS if Outcome.VACUOUS in outcomes or not outcomes else Outcome.HOLDS
@@ -130,6 +144,8 @@ class Report:
                 parts.append(f"{words}: {', '.join(named[outcome])}")
         if self.unmet_strata:
             parts.append(f"no layout for: {', '.join(self.unmet_strata)}")
+        if self.mostly_vacuous:
+            parts.append(f"mostly vacuous: {', '.join(self.mostly_vacuous)}")
         return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
 
     def replay_commands(self, unit: UnitResult) -> tuple[str, ...]:
@@ -164,6 +180,8 @@ class Report:
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
             "strata": dict(self.strata),
+            "unmet_strata": list(self.unmet_strata),
+            "mostly_vacuous": list(self.mostly_vacuous),
             "headline": self.headline,
             "subject": self.subject,
             "profile": self.profile,

@@ -19,8 +19,8 @@ import torch
 
 from harness import catalogue
 from harness.engine import PROFILES, Plan, run
-from harness.engine.pool import search_in_processes
-from harness.engine.unit import Work
+from harness.engine.pool import in_processes
+from harness.engine.unit import Work, search_unit, undecided_unit
 from harness.errors import UsageError
 from harness.kinds import KINDS
 from harness.report import Report, UnitResult
@@ -119,7 +119,8 @@ def test_a_worker_that_dies_costs_no_finished_result() -> None:
     # One worker: what is finished when it dies does not depend on the pace of another.
     deadly = plan("DEADLY")
     work = Work(subject=deadly.subject, profile=SMALL, corpus=deadly.corpus, seed=None, fault=None)
-    results = {unit.kind: result for unit, (result,) in search_in_processes(work, deadly.units(), jobs=1)}
+    finished = in_processes(search_unit, work, deadly.units(), jobs=1, lost=undecided_unit)
+    results = {unit.kind: result for unit, (result,) in finished}
     assert list(results) == list(KINDS)
     assert "worker process lost: BrokenProcessPool" in results["hca"].reason
     assert [kind for kind, result in results.items() if result.outcome is Outcome.HOLDS] == ["all", "dense", "csa"]
