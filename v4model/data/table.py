@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from v4model.data.recipe import Recipe
-from v4model.data.sources import Located, Sample
+from v4model.data.sources import Located
 from v4model.errors import DataError, UnsupervisedError
 
 Ints = npt.NDArray[np.int64]
@@ -89,7 +89,10 @@ class SampleTable:
 
 @dataclass(frozen=True)
 class _Piece:
-    sample: Sample
+    """A sample or a part of one; arrays from the start, as lists of Python integers take ten times as much."""
+
+    tokens: npt.NDArray[np.int32]
+    supervised: npt.NDArray[np.bool_]
     record: int
     offset: int
 
@@ -106,16 +109,17 @@ def tabulate(samples: Iterable[Located], *, recipe: Recipe) -> tuple[SampleTable
         if isinstance(found, UnsupervisedError):
             losses += _drop(found, recipe=recipe, tokens=0)
             continue
-        cost, cut = _fit(found, record=record, where=where, recipe=recipe)
+        tokens = np.array(found.tokens, dtype=np.int32)
+        supervised = np.array(found.supervised, dtype=np.bool_)
+        cost, cuts = _cut(supervised, where=where, recipe=recipe)
         losses += cost
-        for piece in cut:
-            if any(piece.sample.supervised[1:]):
-                pieces.append(piece)
+        for start, end in cuts:
+            if supervised[start + 1 : end].any():
+                pieces.append(_Piece(tokens[start:end], supervised[start:end], record, start))
                 continue
-            count = len(piece.sample.tokens)
-            place = f"{where}, tokens [{piece.offset}, {piece.offset + count})"
+            place = f"{where}, tokens [{start}, {end})"
             error = UnsupervisedError(got="no supervised label", expected="at least one", where=place)
-            losses += _drop(error, recipe=recipe, tokens=count)
+            losses += _drop(error, recipe=recipe, tokens=end - start)
     if not pieces:
         raise DataError(got="no sample with a label", expected="at least one", where="after the recipe's policies")
     if losses.dropped_samples:
@@ -123,23 +127,21 @@ def tabulate(samples: Iterable[Located], *, recipe: Recipe) -> tuple[SampleTable
     return _table(pieces), losses
 
 
-def _fit(sample: Sample, *, record: int, where: str, recipe: Recipe) -> tuple[Losses, Iterator[_Piece]]:
-    length, window = len(sample.tokens), recipe.window
-    if length > window and recipe.too_long == "error":
+def _cut(supervised: npt.NDArray[np.bool_], *, where: str, recipe: Recipe) -> tuple[Losses, list[tuple[int, int]]]:
+    """The tokens [start, end) that become samples, and what is lost."""
+    length, window = supervised.size, recipe.window
+    if length <= window:
+        return Losses(), [(0, length)]
+    if recipe.too_long == "error":
         expected = f"at most the window's {window} (or too_long 'truncate' or 'split')"
         raise DataError(got=f"a sample of {length} tokens", expected=expected, where=where)
+    if recipe.too_long == "truncate":
+        labels = int(supervised[window:].sum())
+        cost = Losses(truncated_samples=1, truncated_tokens=length - window, truncated_labels=labels)
+        return cost, [(0, window)]
     starts = range(0, length, window)
-    if length <= window:
-        losses = Losses()
-    elif recipe.too_long == "truncate":
-        starts = starts[:1]
-        labels = sum(sample.supervised[window:])
-        losses = Losses(truncated_samples=1, truncated_tokens=length - window, truncated_labels=labels)
-    else:
-        losses = Losses(split_samples=1, split_labels=sum(sample.supervised[start] for start in starts[1:]))
-    ends = ((start, start + window) for start in starts)
-    cut = (_Piece(Sample(sample.tokens[a:b], sample.supervised[a:b]), record, a) for a, b in ends)
-    return losses, cut
+    cost = Losses(split_samples=1, split_labels=int(supervised[window::window].sum()))
+    return cost, [(start, min(start + window, length)) for start in starts]
 
 
 def _drop(error: UnsupervisedError, *, recipe: Recipe, tokens: int) -> Losses:
@@ -151,9 +153,9 @@ def _drop(error: UnsupervisedError, *, recipe: Recipe, tokens: int) -> Losses:
 
 def _table(pieces: list[_Piece]) -> SampleTable:
     return SampleTable(
-        tokens=np.concatenate([np.array(piece.sample.tokens, dtype=np.int32) for piece in pieces]),
-        supervised=np.concatenate([np.array(piece.sample.supervised, dtype=np.bool_) for piece in pieces]),
-        lengths=np.array([len(piece.sample.tokens) for piece in pieces], dtype=np.int64),
+        tokens=np.concatenate([piece.tokens for piece in pieces]),
+        supervised=np.concatenate([piece.supervised for piece in pieces]),
+        lengths=np.array([piece.tokens.size for piece in pieces], dtype=np.int64),
         record=np.array([piece.record for piece in pieces], dtype=np.int64),
         offset=np.array([piece.offset for piece in pieces], dtype=np.int64),
     )

@@ -143,6 +143,12 @@ def test_places_that_do_not_exist_are_refused() -> None:
             data.order(**place)
 
 
+def test_a_full_pack_has_no_boundary_twice() -> None:
+    pack = pack_samples(located(made_samples([5, 3], seed=0)), recipe=Recipe(window=8)).pack(0)
+    assert sorted(pack.layout.lengths) == [3, 5]
+    assert pack.layout.real.all()
+
+
 def test_a_token_id_of_0_is_a_real_token() -> None:
     (sample,) = made_samples([3], seed=0)
     zeros = replace(sample, tokens=(0, 0, 0))

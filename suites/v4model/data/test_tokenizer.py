@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from v4model.data import tokenizer as tokenizer_module
 from v4model.data.tokenizer import (
@@ -210,6 +210,15 @@ def test_any_tokenizer_file_can_be_used_with_the_markers_added(tmp_path: Path) -
     tokens, supervised = tokenizer.encode_turns([("user", "no"), ("assistant", "yes yes")])
     assert tokens == (4, 5, 1, 6, 7, 0, 0, 3)
     assert supervised == (False,) * 5 + (True,) * 3
+
+
+def test_a_tokenizer_that_adds_its_own_bos_adds_none_here(tmp_path: Path) -> None:
+    words = Tokenizer.from_file(str(word_tokenizer(tmp_path / "tokenizer.json", markers=[BOS])))
+    words.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 3)])
+    words.save(str(tmp_path / "adding.json"))
+    tokenizer = load_tokenizer(tmp_path / "adding.json")
+    tokens, _ = tokenizer.encode_turns([("user", "no"), ("assistant", "yes")])
+    assert tokens == (3, 5, 1, 6, 7, 0, 4)
 
 
 def test_bytes_are_their_own_ids() -> None:
