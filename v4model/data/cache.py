@@ -63,13 +63,14 @@ def cached(
     path = folder / f"{key}.safetensors"
     try:
         return _read(path, key=key)
-    except _Unusable:
-        pass  # looked at again under the lock
+    except _Unusable as reason:  # looked at again under the lock
+        seen = str(reason)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        _log.warning("cannot write to the cache %s (%s); packs are built in memory", folder, error.strerror)
+        entry = f", where {path.name} is {seen}" if seen else ""
+        _log.warning("cannot write to the cache %s (%s)%s; packs are built in memory", folder, error.strerror, entry)
         return build()
     step("waiting")
     with _locked(folder, key=key, lock_folder=lock_folder) as alone:
@@ -123,7 +124,7 @@ def _read(path: Path, *, key: str) -> Arrays:
     if header.get("key") != key:
         raise _Unusable(f"an entry of another key ({header.get('key')})")
     if header.get("sha256") != _digest(arrays):
-        raise _Unusable("its contents do not have the digest in its header")
+        raise _Unusable("damaged: its contents do not have the digest in its header")
     return arrays
 
 

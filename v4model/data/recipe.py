@@ -47,7 +47,7 @@ class Recipe:
     unsupervised: Unsupervised = "error"
 
     def __post_init__(self) -> None:
-        # A sample without a label before it teaches nothing, so the smallest useful window has two tokens.
+        # One token has nothing to predict, so nothing could be learned in a window of one.
         for name, least in (("window", 2), ("align", 1), ("ranks", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise DataError(got=f"{name} {getattr(self, name)}", expected=f"at least {least}", where="recipe")

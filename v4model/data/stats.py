@@ -53,7 +53,8 @@ class Layout:
 
     Args:
         total_tokens: what is computed: rows of a fixed length, padding included.
-        real_tokens_in_budget: real tokens (a mean) in as many computed tokens as `best-fit` needs for the corpus.
+        real_tokens_in_budget: real tokens (a mean) in as many computed tokens as `best-fit` needs for the corpus; so
+            are supervised_tokens_in_budget.
         predicted_gain: total_tokens of `padded` over those of this mode: how much less is computed for the same real
             tokens. It is a prediction of time where a step's time goes with its tokens.
     """
@@ -64,6 +65,7 @@ class Layout:
     real_share: float
     supervised_share: float
     real_tokens_in_budget: int
+    supervised_tokens_in_budget: int
     predicted_gain: float
 
 
@@ -162,6 +164,7 @@ def _layouts(data: PackedData) -> tuple[Layout, ...]:
                 real_share=real / total,
                 supervised_share=supervised / total,
                 real_tokens_in_budget=round(real / total * budget),
+                supervised_tokens_in_budget=round(supervised / total * budget),
                 predicted_gain=rows["padded"] / rows[mode],
             )
         )

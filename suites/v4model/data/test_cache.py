@@ -113,7 +113,7 @@ def rewritten(arrays: Arrays, **changes: str) -> bytes:
         ("truncated", "truncated, or no cache entry"),
         ("header cut", "truncated, or no cache entry"),
         ("text", "truncated, or no cache entry"),
-        ("flipped", "its contents do not have the digest in its header"),
+        ("flipped", "damaged: its contents do not have the digest in its header"),
         ("old", "written by another version (layout 0, expected 1)"),
         ("of another key", "an entry of another key (other)"),
         ("without a header", "written by another version (layout None, expected 1)"),
@@ -212,6 +212,19 @@ def test_a_folder_that_cannot_be_written_costs_a_warning_only(
     assert same(found, numbers(5))
     (message,) = messages()
     assert message.startswith(f"cannot write to the cache {tmp_path / 'file' / 'cache'} (Not a directory)")
+
+
+def test_a_damaged_entry_in_a_folder_that_cannot_be_written_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: Callable[[], list[str]]
+) -> None:
+    def read_only(**_named: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    entry(tmp_path).write_bytes(b"")
+    monkeypatch.setattr("tempfile.TemporaryFile", read_only)
+    assert same(cached(tmp_path, key=KEY, build=lambda: numbers(5), lock_folder=tmp_path), numbers(5))
+    (message,) = messages()
+    assert f"(Read-only file system), where {entry(tmp_path).name} is truncated, or no cache entry" in message
 
 
 def test_a_disk_that_fills_up_costs_a_warning_only(

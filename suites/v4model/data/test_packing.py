@@ -104,7 +104,7 @@ def test_lengths_that_do_not_fit_are_refused(lengths: list[int], got: str, where
 
 
 def test_a_million_lengths_take_at_most_five_seconds() -> None:
-    # Lengths like those of instruction data: 0.7 s of CPU time on 2 cores at 2.x GHz. CPU time, so load does not count.
+    # Lengths like those of instruction data; LOG.md has the measured time. CPU time, so that load does not count.
     lengths = np.clip(np.random.default_rng(0).lognormal(5, 1, 1_000_000).astype(np.int64) + 1, 1, 4096)
     start = time.process_time()
     fill = assign(lengths, window=4096).fill(lengths)

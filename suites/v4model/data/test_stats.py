@@ -80,4 +80,6 @@ def test_padded_against_packed() -> None:
     padded, _, best = stats.layouts
     assert (padded.predicted_gain, best.predicted_gain) == (1.0, 2.0)
     assert (padded.real_tokens_in_budget, best.real_tokens_in_budget) == (31, 62)
+    assert best.supervised_tokens_in_budget == stats.supervised_tokens
+    assert padded.supervised_tokens_in_budget == round(stats.supervised_tokens / 2)
     assert stats.fills[-1] == min(stats.fills)
