@@ -59,5 +59,8 @@ def sample_lengths(
     if fitting:
         choices.append(st.sampled_from(fitting))
     lengths = draw(st.lists(st.one_of(choices), min_size=size.min_samples, max_size=size.max_samples))
+    # Samples of one token next to each other share windows, overlaps and shifts, and seldom meet by themselves.
+    ones = draw(st.sampled_from((0,) * 7 + (2,)))
+    lengths = [*lengths[: size.max_samples - ones], *(1,) * ones]
     assume(size.min_tokens <= sum(lengths) <= size.max_tokens)
     return tuple(lengths)
