@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.case import Case
 from harness.engine.draw import Draw, Violation
 from harness.engine.profiles import Profile
+from harness.engine.reduce import reduced
 from harness.engine.row import Row, Unit
 from harness.report import Finding, UnitResult, strongest, worst
 from harness.verdict import Outcome, Verdict
@@ -139,20 +140,23 @@ def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw
     """
     row, spent = tally.row, 0
 
-    def probe(case: Case) -> None:
+    def violates(placed: Case) -> bool:
         nonlocal spent
-        placed = row.at(case)
         # Past the limit only what is known to violate still does: nothing smaller is found and the search stops.
         if placed not in tally.known and spent < limit:
             spent += 1
-            ((tally.known[placed], seconds),) = judge(case, [row])
+            ((tally.known[placed], seconds),) = judge(placed, [row])
             tally.seconds += seconds
         verdict = tally.known.get(placed)
-        if verdict is not None and verdict.witness is not None and _origin(verdict.witness) == origin:
-            raise Violation(placed)
+        return verdict is not None and verdict.witness is not None and _origin(verdict.witness) == origin
+
+    def probe(case: Case) -> None:
+        if violates(row.at(case)):
+            raise Violation(row.at(case))
 
     minimal = draw.run(probe, shrinks=True)
-    return minimal if isinstance(minimal, Case) else tally.firsts[origin], spent
+    smallest = reduced(minimal if isinstance(minimal, Case) else tally.firsts[origin], violates)
+    return smallest, spent
 
 
 def _confirmed(tally: _Tally, judge: Judge, first: Case, minimal: Case, spent: int) -> tuple[Finding | None, str]:
