@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness import cli_baseline
 from harness.errors import CaseError, HarnessError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # typer's rich help takes longer to import than to read
 )
+cli_baseline.add_to(app)
 
 SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]
 OnlyOption = Annotated[
