@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from harness.baseline.outcomes import IDLE, LOST, RED, Outcome
-from harness.baseline.run import TestResult
+from harness.baseline.run import Result
 
 
 class Level(enum.Enum):
@@ -86,7 +86,7 @@ _TABLE: dict[str, tuple[Change, ...]] = {
 }
 
 
-def change_between(base: TestResult | None, new: TestResult | None) -> Change:
+def change_between(base: Result | None, new: Result | None) -> Change:
     """The class of a test; None is absent. At most one of the two may be None."""
     row, column = _column(base), _column(new)
     change = _TABLE[row][_COLUMNS.index(column)]
@@ -99,7 +99,7 @@ def change_between(base: TestResult | None, new: TestResult | None) -> Change:
     return change
 
 
-def _column(result: TestResult | None) -> str:
+def _column(result: Result | None) -> str:
     if result is None or result.outcome is Outcome.ABSENT:
         return "absent"
     if result.outcome in LOST:

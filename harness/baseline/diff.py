@@ -14,8 +14,8 @@ from harness.baseline.identity import class_id, node_id
 from harness.baseline.outcomes import LOST, RED, Outcome
 from harness.baseline.reading import without_files
 from harness.baseline.renames import find_renames
-from harness.baseline.run import Problem, Run, TestResult
-from harness.baseline.store import Baseline, Blessing
+from harness.baseline.run import Problem, Result, Run
+from harness.baseline.store import Baseline, Blessing, is_plain_pass
 from harness.baseline.validity import Limits, problems_of
 
 
@@ -25,8 +25,8 @@ class Entry:
 
     id: str
     change: Change
-    base: TestResult | None
-    new: TestResult | None
+    base: Result | None
+    new: Result | None
     gated: bool = False
     other: str | None = None
     note: str = ""
@@ -82,13 +82,16 @@ def compare(
     other test it says nothing. When the run cannot be judged, absence is not reported: what did run still is.
     """
     base, run = _same_ids(base, run)
-    problems = problems_of(run, base, key=key, limits=limits or Limits(), today=today)
-    entries = [_entry(base, run, identity) for identity in sorted(base.results.keys() | run.results.keys())]
+    entries = [_entry(base, run, identity) for identity in _not_plain(base, run)]
+    changed = _renamed([entry for entry in entries if entry.change is not Change.SAME])
+    same = len(base.results.keys() | run.results.keys()) - len(changed)
+    missing = sum(entry.new is None and entry.change is not Change.RENAMED for entry in changed)
+    limits = limits or Limits()
+    problems = problems_of(run, base, missing=missing, key=key, limits=limits, today=today)
     if problems:
-        entries = [entry for entry in entries if entry.new is not None]
-    changed = [entry for entry in entries if entry.change is not Change.SAME]
+        changed = [entry for entry in changed if entry.new is not None and entry.other is None]
     again = _results_again(rerun, run)
-    changed = [_flake(entry, base.flakes, again, today) for entry in _renamed(changed)]
+    changed = [_flake(entry, base.flakes, again, today) for entry in changed]
     if any(result.outcome is Outcome.CRASH for result in run.results.values()):
         changed = [_maybe_lost(entry) for entry in changed]
     gates = {change for change in Change if change.level is Level.GATE} | set(fail_on)
@@ -96,7 +99,7 @@ def compare(
     order = {change: position for position, change in enumerate(Change)}
     return Diff(
         entries=tuple(sorted(changed, key=lambda entry: (order[entry.change], entry.id))),
-        same=len(entries) - len(changed),
+        same=same,
         problems=problems,
         notes=(*run.notes, *_stale(base, today)),
         baseline=base,
@@ -114,6 +117,17 @@ def _same_ids(base: Baseline, run: Run) -> tuple[Baseline, Run]:
     return base, without_files(run) if run.has_files and not base.has_files else run
 
 
+def _not_plain(base: Baseline, run: Run) -> list[str]:
+    """The ids that are not a plain pass on both sides; nearly all are, and need no further look."""
+    olds = base.results
+    found = [
+        identity
+        for identity, new in run.results.items()
+        if not (is_plain_pass(new) and (old := olds.get(identity)) is not None and is_plain_pass(old))
+    ]
+    return [*found, *(olds.keys() - run.results.keys())]
+
+
 def _entry(base: Baseline, run: Run, identity: str) -> Entry:
     old, new = base.results.get(identity), run.results.get(identity)
     if new is None and run.skipped_modules:
@@ -121,14 +135,14 @@ def _entry(base: Baseline, run: Run, identity: str) -> Entry:
     return Entry(id=identity, change=change_between(old, new), base=old, new=new)
 
 
-def _skipped_with_its_module(identity: str, modules: Mapping[str, str]) -> TestResult | None:
+def _skipped_with_its_module(identity: str, modules: Mapping[str, str]) -> Result | None:
     """A test of a file that skipped itself as a whole is skipped, not removed."""
     classname = class_id(identity).partition("[")[0].rpartition("::")[0]
     parts = classname.split(".")
     for end in range(len(parts), 0, -1):
         if (module := ".".join(parts[:end])) in modules:
             why = f"{module} skipped itself: {modules[module]}"
-            return TestResult(id=identity, outcome=Outcome.SKIP, message=why, fingerprints=("skip: with its module",))
+            return Result(id=identity, outcome=Outcome.SKIP, message=why, fingerprints=("skip: with its module",))
     return None
 
 
@@ -147,13 +161,13 @@ def _maybe_lost(entry: Entry) -> Entry:
     return replace(entry, note="a worker crashed in this run; was it lost with it?") if lost else entry
 
 
-def _results_again(rerun: Run | None, run: Run) -> Mapping[str, TestResult]:
+def _results_again(rerun: Run | None, run: Run) -> Mapping[str, Result]:
     if rerun is None:
         return {}
     return (without_files(rerun) if rerun.has_files and not run.has_files else rerun).results
 
 
-def _flake(entry: Entry, flakes: Mapping[str, Flake], again: Mapping[str, TestResult], today: date) -> Entry:
+def _flake(entry: Entry, flakes: Mapping[str, Flake], again: Mapping[str, Result], today: date) -> Entry:
     """A regression or a fix of a listed test is a known flake, unless a second attempt failed too."""
     if entry.change not in (Change.REGRESSION, Change.FIXED):
         return entry

@@ -19,7 +19,6 @@ _NOT_XML = re.compile("[^\t\n\r -~\x80-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _BLANKS = re.compile("[\t\n\r\x85\u2028\u2029]")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,16}\b")
 _GROUP = re.compile(r"(\w+(?:\[.*\])?)@[^\[\]@]+", re.DOTALL)
-_PLAIN = re.compile(r"[ -~]*")
 
 
 def normal(text: str) -> str:
@@ -27,7 +26,7 @@ def normal(text: str) -> str:
 
     An attribute's newline reads back from XML as a space, so it is one here too.
     """
-    if _PLAIN.fullmatch(text) is None:
+    if not (text.isascii() and text.isprintable()):
         text = _BLANKS.sub(" ", printable(text))
     if " at 0x" in text:
         text = _ADDRESS.sub(" at 0x...", text)
@@ -46,7 +45,7 @@ def test_id(name: str, *, classname: str, file: str | None) -> str:
     """The id of a test as JUnit describes it; file is None where the writer left it out."""
     if file is None:
         return normal(f"{classname}::{name}" if classname else name)
-    if file.endswith(".py"):
+    if "@" in name and file.endswith(".py"):
         name = without_group(name)
     chain = class_chain(classname, file=file)
     if chain is None:
@@ -82,7 +81,7 @@ def dotted(file: str) -> str:
 
 def without_group(name: str) -> str:
     """A name without the `@group` that xdist may append to it."""
-    found = _GROUP.fullmatch(name) if "@" in name else None
+    found = _GROUP.fullmatch(name)
     return name if found is None else found[1]
 
 

@@ -24,6 +24,8 @@ class Outcome(enum.Enum):
     RERUN = "re-run"  # an attempt that failed and was repeated; the later attempts decide
     ABSENT = "absent"
 
+    __hash__ = object.__hash__  # members are single; Enum's own hash is Python code, called a million times a run
+
 
 # From gravest to lightest. A pass never covers a failure, nor a skip; what did not run covers nothing.
 _GRAVITY = (

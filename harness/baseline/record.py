@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.baseline.diff import Diff, compare
 from harness.baseline.outcomes import UNREAL
-from harness.baseline.run import Problem, Run, TestResult
+from harness.baseline.run import Problem, Result, Run
 from harness.baseline.store import (
     EXCEPTIONS,
     Baseline,
@@ -67,9 +67,7 @@ def record(run: Run, base: Baseline, folder: Path, *, key: str | None, reason: s
     return True
 
 
-def _blessing(
-    result: TestResult, before: Mapping[str, TestResult], kept: Mapping[str, Blessing], new: Blessing
-) -> Blessing:
+def _blessing(result: Result, before: Mapping[str, Result], kept: Mapping[str, Blessing], new: Blessing) -> Blessing:
     old = before.get(result.id)
     same = old is not None and (old.outcome, old.reason, old.repeated) == (
         result.outcome,

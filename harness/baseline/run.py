@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.baseline.outcomes import Outcome
 
@@ -17,15 +18,12 @@ class Attempt:
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TestResult:
-    """One test of a run, all its attempts taken together.
+class Result(NamedTuple):
+    """One test of a run, all its attempts taken together; a tuple, because runs of 100,000 tests are read at once.
 
     fingerprints are those of the attempts that speak for the outcome, or of every red one; message is for readers.
     repeated says that some attempt passed, but not as the only one: it was run again, or two tests share its id.
     """
-
-    __test__ = False  # pytest collects names that begin so
 
     id: str
     outcome: Outcome
@@ -58,7 +56,7 @@ class Run:
     skipped_modules are dotted names of files that skipped themselves before their tests were known.
     """
 
-    results: Mapping[str, TestResult]
+    results: Mapping[str, Result]
     sources: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from harness.baseline.flakes import NAME as FLAKES
 from harness.baseline.flakes import Flake, read_flakes
 from harness.baseline.key import key_of
 from harness.baseline.outcomes import Outcome
-from harness.baseline.run import Run, TestResult
+from harness.baseline.run import Result, Run
 from harness.errors import BaselineError
 
 TESTS = "tests.txt"
@@ -26,6 +26,7 @@ EXCEPTIONS = "exceptions.txt"
 _FORMAT = "1"
 _REPEATED = "repeated"
 _HEADER = re.compile(r"# ([a-z_-]+): (.*)")
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _OWN_FIELDS = ("format", "key", "commit", "date", "selection", "ids", "tests")
 
 
@@ -42,7 +43,7 @@ class Blessing:
 class Baseline:
     """What a run is compared with. date is the day of the run it was recorded from; empty if that did not say."""
 
-    results: Mapping[str, TestResult]
+    results: Mapping[str, Result]
     source: str
     key: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -95,7 +96,7 @@ def render(baseline: Baseline) -> dict[str, str]:
     return {TESTS: "".join(f"{i}\n" for i in identities), EXCEPTIONS: "".join(f"{line}\n" for line in lines)}
 
 
-def is_plain_pass(result: TestResult) -> bool:
+def is_plain_pass(result: Result) -> bool:
     """A test that passed in its only attempt needs no line of its own."""
     return result.outcome is Outcome.PASS and not result.repeated
 
@@ -114,7 +115,7 @@ def read_baseline(folder: Path) -> Baseline:
     if identities != sorted(set(identities)) or header.get("tests") != str(len(identities)):
         expected = f"{header.get('tests', 'a number of')} sorted ids, each once"
         raise BaselineError(got=f"{len(identities)} lines", expected=expected, where=str(folder / TESTS))
-    results = {i: TestResult(id=i, outcome=Outcome.PASS) for i in identities}
+    results = {identity: Result(identity, Outcome.PASS) for identity in identities}
     blessings: dict[str, Blessing] = {}
     for number, line in enumerate(lines, start=1):
         if line and not line.startswith("# "):
@@ -136,22 +137,21 @@ def read_baseline(folder: Path) -> Baseline:
     )
 
 
-def _line(baseline: Baseline, result: TestResult) -> str:
+def _line(baseline: Baseline, result: Result) -> str:
     blessing = baseline.blessings.get(result.id, Blessing())
     reason = result.reason if result.outcome is not Outcome.PASS else _REPEATED
     cells = (result.outcome.value, result.id, reason, blessing.reason, blessing.issue, blessing.since)
     return "\t".join(map(_cell, cells))
 
 
-def _exception(line: str, where: str) -> tuple[TestResult, Blessing]:
+def _exception(line: str, where: str) -> tuple[Result, Blessing]:
     cells = line.split("\t")
-    names = {outcome.value: outcome for outcome in Outcome}
-    if len(cells) != 6 or cells[0] not in names:
+    if len(cells) != 6 or cells[0] not in _OUTCOMES:
         expected = "outcome, id, fingerprint, reason, issue, since, with tabs between them"
         raise BaselineError(got=repr(line[:80]), expected=expected, where=where)
-    outcome, repeated = names[cells[0]], cells[0] == Outcome.PASS.value
+    outcome, repeated = _OUTCOMES[cells[0]], cells[0] == Outcome.PASS.value
     prints = (cells[2],) if cells[2] and not repeated else ()
-    result = TestResult(id=cells[1], outcome=outcome, fingerprints=prints, message=cells[2], repeated=repeated)
+    result = Result(id=cells[1], outcome=outcome, fingerprints=prints, message=cells[2], repeated=repeated)
     return result, Blessing(reason=cells[3], issue=cells[4], since=cells[5])
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from harness.baseline.key import differences, key_of
 from harness.baseline.outcomes import IDLE, RED
-from harness.baseline.run import Problem, Run
+from harness.baseline.run import Problem, Result, Run
 from harness.baseline.store import Baseline
 
 _PYTEST = {
@@ -30,24 +31,27 @@ class Limits:
     oldest_days: int | None = None
 
 
-def problems_of(run: Run, base: Baseline, *, key: str | None, limits: Limits, today: date) -> tuple[Problem, ...]:
-    """Every reason why this run cannot be compared with this baseline, what is wrong with the run itself first."""
-    return (*own_problems(run, base, limits=limits), *_comparison(run, base, key, limits, today))
+def problems_of(
+    run: Run, base: Baseline, *, missing: int, key: str | None, limits: Limits, today: date
+) -> tuple[Problem, ...]:
+    """Every reason why this run cannot be compared with this baseline, what is wrong with the run itself first.
 
-
-def own_problems(run: Run, base: Baseline, *, limits: Limits) -> tuple[Problem, ...]:
-    """What is wrong with the run, whatever it is compared with; the baseline says only what is usual."""
+    missing is how many of the baseline's tests are nowhere in the run, not even skipped or under another name.
+    """
     found = list(run.problems)
     if not run.results and not found:
         found.append(Problem(kind="empty", sentence="the run holds no test"))
     found += _exit_codes(run)
     found += _idle(run, base, limits)
     found += _red(run, base, limits)
+    found += _configuration(run, base, key)
+    found += _selection(run, base, missing, limits)
+    found += _age(base, limits, today)
     return tuple(found)
 
 
 def _exit_codes(run: Run) -> Iterator[Problem]:
-    red = sum(result.outcome in RED for result in run.results.values())
+    red = _tried_and_red(run.results)[1]
     for code in run.exit_codes:
         if code not in (0, 1):
             meaning = _PYTEST.get(code, "pytest was killed, or never ran")
@@ -71,36 +75,44 @@ def _idle(run: Run, base: Baseline, limits: Limits) -> Iterator[Problem]:
 
 
 def _red(run: Run, base: Baseline, limits: Limits) -> Iterator[Problem]:
-    def share(results: list[bool]) -> float:
-        return 100 * sum(results) / max(len(results), 1)
-
-    tried = [r.outcome in RED for r in run.results.values() if r.outcome not in IDLE]
-    usual = share([r.outcome in RED for r in base.results.values() if r.outcome not in IDLE])
-    if len(tried) >= _FEW_TESTS and share(tried) > limits.failing >= usual:
-        said = f"{sum(tried)} of {len(tried)} tests are red ({share(tried):.0f}%, {limits.failing:g}% allowed)"
+    tried, red = _tried_and_red(run.results)
+    usually_tried, usually_red = _tried_and_red(base.results)
+    share, usual = 100 * red / max(tried, 1), 100 * usually_red / max(usually_tried, 1)
+    if tried >= _FEW_TESTS and share > limits.failing >= usual:
+        said = f"{red} of {tried} tests are red ({share:.0f}%, {limits.failing:g}% allowed)"
         yield Problem(kind="infrastructure", sentence=f"{said}: is the machine or the installation broken?")
 
 
-def _comparison(run: Run, base: Baseline, key: str | None, limits: Limits, today: date) -> Iterator[Problem]:
+def _tried_and_red(results: Mapping[str, Result]) -> tuple[int, int]:
+    counted = Counter([result.outcome for result in results.values()])
+    return len(results) - sum(counted[outcome] for outcome in IDLE), sum(counted[outcome] for outcome in RED)
+
+
+def _configuration(run: Run, base: Baseline, key: str | None) -> Iterator[Problem]:
     if key is not None and base.key is not None and key != base.key:
         yield Problem(kind="key", sentence=f"this run is of {key}, the baseline of {base.key}")
     elif key_of(run.facts) and key_of(base.facts) and (other := differences(base.facts, run.facts or {})):
         yield Problem(kind="key", sentence=f"another configuration than the baseline's: {'; '.join(other)}")
-    same_selection = run.selection is not None and run.selection == base.selection
-    if run.selection is not None and base.selection is not None and not same_selection:
-        said = f"this run was asked for {run.selection}, the baseline's for {base.selection}"
+
+
+def _selection(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterator[Problem]:
+    """A part of the tests: one that says so, or one that shows by what is missing.
+
+    A run that counts its tests and was asked for the same ones has lost none; what is missing there was removed.
+    """
+    if not run.results or not base.results:
+        return
+    same = run.selection is not None and run.selection == base.selection
+    if run.selection is not None and base.selection is not None and not same:
+        said = f"pytest {run.selection}; the baseline's was pytest {base.selection}"
         yield Problem(kind="selection", sentence=f"other tests were asked for: {said}")
-    if not (run.counts_itself and same_selection):
-        yield from _missing(run, base, limits)
-    yield from _age(base, limits, today)
-
-
-def _missing(run: Run, base: Baseline, limits: Limits) -> Iterator[Problem]:
-    missing = base.results.keys() - run.results.keys()
-    share = 100 * len(missing) / max(len(base.results), 1)
-    if run.results and share > limits.missing:
-        said = f"{len(missing)} of the baseline's {len(base.results)} tests are missing"
-        hint = _other_root(run, base) or "is it a part of a run?"
+    share = 100 * missing / len(base.results)
+    if run.results.keys().isdisjoint(base.results):
+        sentence = f"the run has none of the baseline's {len(base.results)} tests: {_other_root(run, base)}"
+        yield Problem(kind="ids", sentence=sentence)
+    elif share > limits.missing and not (run.counts_itself and same):
+        said = f"{missing} of the baseline's {len(base.results)} tests are missing"
+        hint = "is it a part of a run?"
         yield Problem(kind="partial", sentence=f"{said} ({share:.0f}%, {limits.missing:g}% allowed): {hint}")
 
 
@@ -112,7 +124,7 @@ def _other_root(run: Run, base: Baseline) -> str:
         if longer is not None:
             who = "this run has" if in_run else "the baseline has"
             return f"{who} {longer[: -len(short)]!r} in front of ids; was pytest's root another folder?"
-    return ""
+    return "is it a run of another project?"
 
 
 def _age(base: Baseline, limits: Limits, today: date) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Any
 from harness.baseline.changes import Change
 from harness.baseline.diff import Diff, Entry
 from harness.baseline.output.wording import headline
-from harness.baseline.run import TestResult
+from harness.baseline.run import Result
 
 SCHEMA_VERSION = 1
 
@@ -54,7 +54,7 @@ def _change(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _result(result: TestResult | None) -> dict[str, Any] | None:
+def _result(result: Result | None) -> dict[str, Any] | None:
     if result is None:
         return None
     return {

@@ -13,6 +13,8 @@ COLLECTION_SKIPPED = "collection skipped"
 
 TAGS = frozenset("failure error skipped rerun flakyFailure flakyError rerunFailure rerunError".split())
 """The elements that say how a test ended. The last four are Maven Surefire's for attempts that were repeated."""
+PASSED_IN_THE_END = frozenset({"flakyFailure", "flakyError"})
+"""Failed attempts of a test that passed in its last one."""
 
 _CRASH = re.compile(r"worker '?\w+'? crashed while running")
 _TIMEOUT = re.compile(r"(?:Failed: )?Timeout (?:\(>\s?|>\s?)[\d.]+\s?s|test timed out after \d+", re.IGNORECASE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.baseline.identity import class_id, test_id
 from harness.baseline.outcomes import RED, Outcome, gravest
-from harness.baseline.run import Attempt, Problem, Run, TestResult
+from harness.baseline.run import Attempt, Problem, Result, Run
 
 _NAMES_SHOWN = 3
 _PASSED = (Attempt(outcome=Outcome.PASS),)
@@ -19,9 +19,9 @@ class _Seen:
 
     file: str | None
     line: int | None
-    testcases: int = 0
-    files: set[str] = field(default_factory=set)
-    attempts: list[Attempt] = field(default_factory=list)
+    testcases: int
+    attempts: tuple[Attempt, ...]
+    files: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -49,15 +49,15 @@ class Gathered:
     ) -> None:
         """Add one testcase; no attempt at all is a pass."""
         identity = test_id(name, classname=classname, file=file)
+        self._fileless = self._fileless or file is None
+        told = tuple(attempts) or _PASSED
         seen = self._seen.get(identity)
         if seen is None:
-            seen = self._seen[identity] = _Seen(file=file, line=line)
-        elif seen.line is None:
-            seen.line = line
-        if file is None:
-            self._fileless = True
+            self._seen[identity] = _Seen(file, line, 1, told)
+            return
+        seen.line = line if seen.line is None else seen.line
         seen.testcases += 1
-        seen.attempts.extend(attempts or _PASSED)
+        seen.attempts += told
 
     def to_run(self) -> Run:
         """The run, with one result for each test."""
@@ -82,9 +82,9 @@ class Gathered:
         """The ids without files, because one source has none; several tests may then share an id."""
         joined: dict[str, _Seen] = {}
         for identity, found in self._seen.items():
-            into = joined.setdefault(class_id(identity), _Seen(file=found.file, line=found.line))
+            into = joined.setdefault(class_id(identity), _Seen(found.file, found.line, 0, ()))
             into.testcases += found.testcases
-            into.files |= {found.file} if found.file else set()
+            into.files |= {found.file} if found.file else frozenset()
             into.attempts += found.attempts
         return joined
 
@@ -101,30 +101,31 @@ def without_files(run: Run) -> Run:
     """The same run under ids without files, to compare it with one that has none."""
     gathered = Gathered()
     for result in run.results.values():
-        found = gathered._seen[result.id] = _Seen(file=result.file, line=result.line, testcases=1)
-        found.attempts += _attempts(result)
+        gathered._seen[result.id] = _Seen(result.file, result.line, 1, _attempts(result))
     seen = gathered._by_class()
     results = {identity: _result(identity, found) for identity, found in seen.items()}
     return replace(run, results=results, has_files=False, notes=(*run.notes, *_notes(seen, results)))
 
 
-def _attempts(result: TestResult) -> list[Attempt]:
+def _attempts(result: Result) -> tuple[Attempt, ...]:
     """Attempts that give the result again."""
     prints = result.fingerprints or ("",)
     found = [Attempt(outcome=result.outcome, fingerprint=text, message=result.message) for text in prints]
-    return [*found, Attempt(outcome=Outcome.RERUN)] if result.repeated else found
+    return (*found, *([Attempt(outcome=Outcome.RERUN)] if result.repeated else []))
 
 
-def _result(identity: str, seen: _Seen) -> TestResult:
+def _result(identity: str, seen: _Seen) -> Result:
+    if seen.attempts is _PASSED:
+        return Result(identity, Outcome.PASS, file=seen.file, line=seen.line)
     outcome = gravest(attempt.outcome for attempt in seen.attempts)
     if outcome is Outcome.PASS or outcome is Outcome.NOT_RUN:
         again = seen.testcases > 1 or any(attempt.outcome is Outcome.RERUN for attempt in seen.attempts)
-        return TestResult(id=identity, outcome=outcome, repeated=again, file=seen.file, line=seen.line)
+        return Result(id=identity, outcome=outcome, repeated=again, file=seen.file, line=seen.line)
     if outcome is Outcome.RERUN:
         outcome = Outcome.FAIL  # every attempt failed, and none was said to be the last
     spoke = [a for a in seen.attempts if a.outcome is outcome or (outcome in RED and a.outcome in RED)]
-    spoke = spoke or seen.attempts
-    return TestResult(
+    spoke = spoke or list(seen.attempts)
+    return Result(
         id=identity,
         outcome=outcome,
         fingerprints=tuple(sorted({attempt.fingerprint for attempt in spoke if attempt.fingerprint})),
@@ -135,7 +136,7 @@ def _result(identity: str, seen: _Seen) -> TestResult:
     )
 
 
-def _notes(seen: dict[str, _Seen], results: dict[str, TestResult]) -> list[str]:
+def _notes(seen: dict[str, _Seen], results: dict[str, Result]) -> list[str]:
     found = []
     for identity, shared in seen.items():
         if len(shared.files) > 1:

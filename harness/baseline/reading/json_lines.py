@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from harness.baseline.identity import dotted, split_node_id
 from harness.baseline.reading.entries import COLLECTION_FAILURE, attempt
 from harness.baseline.reading.gather import Gathered
+from harness.baseline.run import Attempt
 
 SCHEMA_VERSION = 1
 _WORKER = re.compile(r"gw\d+")
@@ -77,7 +79,7 @@ class _Reader:
         self._header = True
         self._into.started.append(line["started"])
         self._into.commits.append(line["commit"])
-        self._into.selections.append(json.dumps(line["selection"], sort_keys=True))
+        self._into.selections.append(_asked(line["selection"]))
         if line["facts"]:
             self._into.facts.append({str(key): str(value) for key, value in line["facts"].items()})
 
@@ -112,7 +114,17 @@ class _Reader:
         self._into.exit_codes.append(int(line["exit_code"]))
 
 
-def _attempt(entry: dict[str, str]) -> Any:
+def _asked(selection: dict[str, Any]) -> str:
+    """The selection as it would be typed after `pytest`."""
+    words = list(selection["arguments"])
+    for option, value in selection.items():
+        if option != "arguments":
+            values = value if isinstance(value, list) else [value]
+            words += [option if given is True else f"{option} {shlex.quote(str(given))}" for given in values]
+    return " ".join(words)
+
+
+def _attempt(entry: dict[str, str]) -> Attempt:
     return attempt(entry["tag"], kind=entry["type"], message=entry["message"], text=entry.get("detail", ""))
 
 

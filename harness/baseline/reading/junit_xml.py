@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from harness.baseline.identity import dotted
 from harness.baseline.outcomes import Outcome
-from harness.baseline.reading.entries import COLLECTION_FAILURE, COLLECTION_SKIPPED, TAGS, attempt
+from harness.baseline.reading.entries import COLLECTION_FAILURE, COLLECTION_SKIPPED, PASSED_IN_THE_END, TAGS, attempt
 from harness.baseline.reading.gather import Gathered
 from harness.baseline.run import Attempt
 
@@ -71,7 +71,6 @@ class _Reader:
         self._source = source
         self._into = into
         self._empty = True
-        self._root = ""
         self._case: dict[str, str] | None = None
         self._attempts: list[Attempt] = []
         self._entry: tuple[str, dict[str, str]] | None = None
@@ -79,7 +78,7 @@ class _Reader:
         self._length = 0
         self._parser = parser = expat.ParserCreate()
         parser.buffer_text = True
-        parser.StartElementHandler = self._start
+        parser.StartElementHandler = self._start_root
         parser.EndElementHandler = self._end
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._doctype
@@ -98,12 +97,15 @@ class _Reader:
     def _doctype(self, *_: object) -> None:
         raise _RefusedError("a document type or entity is declared; JUnit needs none, and such files are refused")
 
+    def _start_root(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag.rpartition(":")[2] not in _ROOTS:
+            raise _RefusedError(f"the root is <{tag[:40]}>; expected <testsuites> or <testsuite>")
+        self._parser.StartElementHandler = self._start
+        self._start(tag, attributes)
+
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition(":")[2]
-        if not self._root:
-            if tag not in _ROOTS:
-                raise _RefusedError(f"the root is <{tag[:40]}>; expected <testsuites> or <testsuite>")
-            self._root = tag
+        if ":" in tag:
+            tag = tag.rpartition(":")[2]
         if tag == "testcase":
             self._case, self._attempts = attributes, []
         elif self._case is not None:
@@ -119,17 +121,20 @@ class _Reader:
             self._length += len(text)
 
     def _end(self, tag: str) -> None:
-        tag = tag.rpartition(":")[2]
-        if self._entry is not None and tag == self._entry[0]:
+        if ":" in tag:
+            tag = tag.rpartition(":")[2]
+        if tag == "testcase" and self._case is not None:
+            self._add(self._case)
+            self._case = None
+        elif self._entry is not None and tag == self._entry[0]:
             kind, message = self._entry[1].get("type", ""), self._entry[1].get("message", "")
             text = "".join(self._text)
             self._attempts.append(attempt(tag, kind=kind, message=message, text=text))
+            if tag in PASSED_IN_THE_END:
+                self._attempts.append(Attempt(outcome=Outcome.PASS))
             self._note_collection(message, text)
             self._entry = None
             self._parser.CharacterDataHandler = None
-        elif tag == "testcase" and self._case is not None:
-            self._add(self._case)
-            self._case = None
 
     def _note_collection(self, message: str, text: str) -> None:
         case = self._case or {}
@@ -148,7 +153,7 @@ class _Reader:
         if not classname and _WORKER.fullmatch(name):
             self._into.problem("worker", f"worker {name} collected other tests than the first worker")
             return
-        if not self._attempts and {case.get("status", "").lower(), case.get("result", "").lower()} & _NOT_RUN:
+        if not self._attempts and ("status" in case or "result" in case) and _did_not_run(case):
             self._attempts.append(Attempt(outcome=Outcome.NOT_RUN))
         line = case.get("line", "")
         self._into.add(
@@ -158,6 +163,10 @@ class _Reader:
             line=int(line) + 1 if line.isdecimal() else None,
             attempts=self._attempts,
         )
+
+
+def _did_not_run(case: dict[str, str]) -> bool:
+    return bool({case.get("status", "").lower(), case.get("result", "").lower()} & _NOT_RUN)
 
 
 def _moment(text: str) -> str:
