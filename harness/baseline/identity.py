@@ -43,21 +43,25 @@ def printable(text: str) -> str:
 
 def test_id(name: str, *, classname: str, file: str | None) -> str:
     """The id of a test as JUnit describes it; file is None where the writer left it out."""
-    if file is None:
-        return normal(f"{classname}::{name}" if classname else name)
-    if "@" in name and file.endswith(".py"):
+    if "@" in name and file is not None and file.endswith(".py"):
         name = without_group(name)
+    text = _place(classname, file) + name
+    plain = text.isascii() and text.isprintable() and len(text) <= MOST_CHARACTERS and " at 0x" not in text
+    return text if plain else normal(text)
+
+
+@lru_cache(maxsize=65536)
+def _place(classname: str, file: str | None) -> str:
+    """All of an id that stands in front of the name."""
+    if file is None:
+        return f"{classname}::" if classname else ""
     chain = class_chain(classname, file=file)
     if chain is None:
         # A test inherited from a class of another file: its file is where the code stands, its class where it ran.
-        return normal(f"{file}::{classname}::{name}")
-    return normal("::".join((file, *chain, name)))
+        return f"{file}::{classname}::"
+    return "::".join((file, *chain, ""))
 
 
-test_id.__test__ = False  # type: ignore[attr-defined]  # pytest collects names that begin so
-
-
-@lru_cache(maxsize=4096)
 def class_chain(classname: str, *, file: str) -> tuple[str, ...] | None:
     """The classes inside the file; None if the class name does not speak of this file.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,8 +42,8 @@ def _read(path: Path, gathered: Gathered) -> None:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
             file = cast(IO[bytes], opened)
             if path.name.endswith(LINES):
-                read_json_lines(io.TextIOWrapper(file, encoding="utf-8"), source, into=gathered)
+                read_json_lines((line.decode("utf-8") for line in file), source, into=gathered)
             else:
                 read_junit(file, source, into=gathered)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         gathered.problem("unreadable", f"{source}: {getattr(error, 'strerror', None) or error}")
