@@ -41,7 +41,7 @@ def printable(text: str) -> str:
     return _NOT_XML.sub(_escaped, text)
 
 
-def test_id(name: str, *, classname: str, file: str | None) -> str:
+def identity_of(name: str, *, classname: str, file: str | None) -> str:
     """The id of a test as JUnit describes it; file is None where the writer left it out."""
     if "@" in name and file is not None and file.endswith(".py"):
         name = without_group(name)

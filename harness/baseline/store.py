@@ -165,4 +165,5 @@ def _lines(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         got = getattr(error, "strerror", None) or str(error)
         raise BaselineError(got=got, expected="a baseline's file", where=str(path)) from error
-    return text.split("\n")[:-1] if text.endswith("\n") else text.split("\n")
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]

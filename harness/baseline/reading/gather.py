@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.baseline.identity import class_id, test_id
+from harness.baseline.identity import class_id, identity_of
 from harness.baseline.outcomes import RED, Outcome, gravest
 from harness.baseline.run import Attempt, Problem, Result, Run
 
@@ -48,7 +48,7 @@ class Gathered:
         self, name: str, *, classname: str, file: str | None, line: int | None, attempts: Sequence[Attempt]
     ) -> None:
         """Add one testcase; no attempt at all is a pass."""
-        identity = test_id(name, classname=classname, file=file)
+        identity = identity_of(name, classname=classname, file=file)
         self._fileless = self._fileless or file is None
         told = tuple(attempts) or _PASSED
         seen = self._seen.get(identity)

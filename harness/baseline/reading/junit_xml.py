@@ -50,7 +50,7 @@ def read_junit(file: IO[bytes], source: str, *, into: Gathered) -> None:
         into.problem("unreadable", f"{source}: {error}")
     except expat.ExpatError as error:
         into.problem("unreadable", f"{source}: {_told(error, reader.testcases)}")
-    except ValueError as error:  # an encoding that Python does not know
+    except (ValueError, LookupError) as error:  # an encoding that Python does not know
         into.problem("unreadable", f"{source}: {error}")
 
 

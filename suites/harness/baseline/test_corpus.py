@@ -156,7 +156,13 @@ def test_a_foreign_file_is_never_a_run_of_this_project(name: str, capsys: pytest
 
 
 def test_every_run_of_the_corpus_has_a_row() -> None:
-    alone = "dotted_folders dotted_folders_xunit2 inherited odd_ids groups_n2 phases subtests reruns crash_and_pass timeout"
+    alone = (
+        "dotted_folders dotted_folders_xunit2 inherited odd_ids groups_n2 phases subtests reruns crash_and_pass timeout"
+    )
     made = {path.name for path in corpus.RUNS.iterdir()}
-    assert made == {*ROWS, BASE, *alone.split()}  # the last ones: suites/harness/baseline/reading/test_corpus_outcomes.py
+    assert made == {
+        *ROWS,
+        BASE,
+        *alone.split(),
+    }  # the last ones: suites/harness/baseline/reading/test_corpus_outcomes.py
     assert {path.name for path in corpus.FOREIGN.iterdir()} == FOREIGN.keys()

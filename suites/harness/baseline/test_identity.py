@@ -26,7 +26,7 @@ FILE = "suites/a/test_b.py"
     ],
 )
 def test_file_class_and_name_make_the_id(classname: str, file: str | None, expected: str) -> None:
-    assert identity.test_id("test_x", classname=classname, file=file) == expected
+    assert identity.identity_of("test_x", classname=classname, file=file) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_file_class_and_name_make_the_id(classname: str, file: str | None, expec
     ],
 )
 def test_what_changes_between_runs_is_no_part_of_a_name(name: str, expected: str) -> None:
-    assert identity.test_id(name, classname="suites.a.test_b", file=FILE) == f"{FILE}::{expected}"
+    assert identity.identity_of(name, classname="suites.a.test_b", file=FILE) == f"{FILE}::{expected}"
 
 
 def test_a_name_of_a_megabyte_is_shortened_and_stays_itself() -> None:
-    one, other = (identity.test_id("x" * 1_000_000 + end, classname="t", file="t.py") for end in "ab")
+    one, other = (identity.identity_of("x" * 1_000_000 + end, classname="t", file="t.py") for end in "ab")
     assert len(one) < identity.MOST_CHARACTERS
     assert one != other
 
@@ -67,8 +67,8 @@ def test_junit_and_a_node_id_name_the_same_test(parameters: str) -> None:
     nodeid = f"{FILE}::TestC::test_x[{parameters}]"
     classname, name = identity.split_node_id(nodeid)
     assert (classname, name) == ("suites.a.test_b.TestC", f"test_x[{parameters}]")
-    assert identity.test_id(name, classname=classname, file=FILE) == nodeid
-    assert identity.class_id(nodeid) == identity.test_id(name, classname=classname, file=None)
+    assert identity.identity_of(name, classname=classname, file=FILE) == nodeid
+    assert identity.class_id(nodeid) == identity.identity_of(name, classname=classname, file=None)
 
 
 @pytest.mark.parametrize(
