@@ -81,6 +81,7 @@ def diff_command(
 ) -> None:
     """Compare a run of tests with what main gave: what went red, silent or missing."""
     from harness.baseline.diff import compare
+    from harness.baseline.output import render
     from harness.baseline.reading import read_run
     from harness.baseline.validity import Limits
 
@@ -93,7 +94,7 @@ def diff_command(
         base = _baseline(baseline, found, key)
         again = read_run(rerun) if rerun else None
         diff = compare(base, found, today=_today(), key=key, limits=limits, fail_on=gates, rerun=again)
-        _print(diff, format, show=show)
+        _say(render(diff, format, show=show))
         for name, path in outputs:
             _write(diff, name, path, show=show)
     raise typer.Exit(diff.exit_code)
@@ -117,6 +118,7 @@ def record_command(
 ) -> None:
     """Make a run the baseline: print what changes by it, refuse a run that is invalid."""
     from harness.baseline.key import key_of
+    from harness.baseline.output.text import render_text
     from harness.baseline.reading import read_run
     from harness.baseline.record import existing_baseline, prepare, record
     from harness.baseline.validity import Limits
@@ -129,7 +131,8 @@ def record_command(
         folder = to or _default_folder(found, key)
         base = existing_baseline(folder, key=key or key_of(found.facts))
         diff = prepare(found, base, today=_today(), key=key, limits=limits)
-        _print(diff, "text", show=show)
+        conclusion = None if diff.problems else "recording makes this the baseline"
+        _say(render_text(diff, show=show, conclusion=conclusion))
         if diff.problems:
             raise BaselineError(got="a run that is no baseline", expected="a valid one, see above", where=str(folder))
         try:
@@ -230,11 +233,9 @@ def _classes(text: str) -> frozenset[Change]:
     return frozenset(known[word] for word in words)
 
 
-def _print(diff: Diff, name: str, *, show: int) -> None:
-    from harness.baseline.output import render
-
+def _say(text: str) -> None:
+    """Print text that may hold any character on a terminal that may not."""
     encoding = sys.stdout.encoding or "utf-8"
-    text = render(diff, name, show=show)
     print(text.encode(encoding, "backslashreplace").decode(encoding), end="")
 
 

@@ -51,9 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Open the file before anything is collected, so that a stale one is never taken for this run's."""
     path = config.getoption("--results")
     if path is not None and not hasattr(config, "workerinput"):
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        config.pluginmanager.register(Recorder(config, target.open("w", encoding="utf-8")), _RECORDER)
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by pytest_unconfigure
+        except OSError as error:
+            raise pytest.UsageError(
+                f"got {error.strerror}; expected a file to write; where: --results {path}"
+            ) from error
+        config.pluginmanager.register(Recorder(config, file), _RECORDER)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

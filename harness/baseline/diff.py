@@ -101,7 +101,7 @@ def compare(
         entries=tuple(sorted(changed, key=lambda entry: (order[entry.change], entry.id))),
         same=same,
         problems=problems,
-        notes=(*run.notes, *_stale(base, today)),
+        notes=(*run.notes, *_stale(base, today), *_unread(rerun)),
         baseline=base,
         run=run,
     )
@@ -165,6 +165,11 @@ def _results_again(rerun: Run | None, run: Run) -> Mapping[str, Result]:
     if rerun is None:
         return {}
     return (without_files(rerun) if rerun.has_files and not run.has_files else rerun).results
+
+
+def _unread(rerun: Run | None) -> Iterable[str]:
+    """What is wrong with the second run; it is only an aid, so this is told and decides nothing."""
+    return () if rerun is None else (f"the second run: {problem.sentence}" for problem in rerun.problems)
 
 
 def _flake(entry: Entry, flakes: Mapping[str, Flake], again: Mapping[str, Result], today: date) -> Entry:

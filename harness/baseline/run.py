@@ -52,8 +52,9 @@ class Run:
     """Every test of a run by id, with what is known of the run itself.
 
     facts is the configuration and what else the run says of itself (None when it says nothing), selection which tests
-    were asked for, exit_codes pytest's own; counts_itself means that it would know of a test that it lost.
-    skipped_modules are dotted names of files that skipped themselves before their tests were known.
+    were asked for, exit_codes pytest's own; counts_itself means that it would know of a test that it lost, ends_red
+    that the last test of a file failed, as it did where pytest stopped at the first failure. skipped_modules are dotted
+    names of files that skipped themselves before their tests were known.
     """
 
     results: Mapping[str, Result]
@@ -66,5 +67,6 @@ class Run:
     skipped_modules: Mapping[str, str] = field(default_factory=dict)
     has_files: bool = True
     counts_itself: bool = False
+    ends_red: bool = False
     started: str = ""
     commit: str = ""

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from harness.baseline.flakes import NAME as FLAKES
@@ -41,7 +42,10 @@ class Blessing:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What a run is compared with. date is the day of the run it was recorded from; empty if that did not say."""
+    """What a run is compared with: a recorded folder, or another run.
+
+    date is the day of the run it was recorded from; empty if that did not say.
+    """
 
     results: Mapping[str, Result]
     source: str
@@ -51,6 +55,7 @@ class Baseline:
     date: str = ""
     selection: str | None = None
     has_files: bool = True
+    recorded: bool = False
     blessings: Mapping[str, Blessing] = field(default_factory=dict)
     flakes: Mapping[str, Flake] = field(default_factory=dict)
 
@@ -115,6 +120,8 @@ def read_baseline(folder: Path) -> Baseline:
     if identities != sorted(set(identities)) or header.get("tests") != str(len(identities)):
         expected = f"{header.get('tests', 'a number of')} sorted ids, each once"
         raise BaselineError(got=f"{len(identities)} lines", expected=expected, where=str(folder / TESTS))
+    if not _is_day(header.get("date", "")):
+        raise BaselineError(got=f"date {header['date']}", expected="a day as YYYY-MM-DD, or none", where=where)
     results = {identity: Result(identity, Outcome.PASS) for identity in identities}
     blessings: dict[str, Blessing] = {}
     for number, line in enumerate(lines, start=1):
@@ -132,6 +139,7 @@ def read_baseline(folder: Path) -> Baseline:
         date=header.get("date", ""),
         selection=header.get("selection") or None,
         has_files=header.get("ids") == "files",
+        recorded=True,
         blessings=blessings,
         flakes=read_flakes(folder / FLAKES),
     )
@@ -153,6 +161,13 @@ def _exception(line: str, where: str) -> tuple[Result, Blessing]:
     prints = (cells[2],) if cells[2] and not repeated else ()
     result = Result(id=cells[1], outcome=outcome, fingerprints=prints, message=cells[2], repeated=repeated)
     return result, Blessing(reason=cells[3], issue=cells[4], since=cells[5])
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return not text or bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def _cell(text: str) -> str:

@@ -114,6 +114,10 @@ def _selection(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterat
         said = f"{missing} of the baseline's {len(base.results)} tests are missing"
         hint = "is it a part of a run?"
         yield Problem(kind="partial", sentence=f"{said} ({share:.0f}%, {limits.missing:g}% allowed): {hint}")
+    elif missing and run.ends_red and limits.missing < 100 and not (run.counts_itself and same):
+        said = f"{missing} of the baseline's {len(base.results)} tests are missing and the last one that ran is red"
+        hint = "did pytest stop at the first failure? If not, say --max-missing 100"
+        yield Problem(kind="stopped", sentence=f"{said}: {hint}")
 
 
 def _other_root(run: Run, base: Baseline) -> str:

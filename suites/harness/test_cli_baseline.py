@@ -54,7 +54,9 @@ def test_a_run_is_recorded_compared_and_blessed(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.startswith("0 regressions, 2 still failing\n")
     exchanged = corpus.junit("one_exchanged")
     assert _diff(exchanged, "--key", "theirs") == 1
-    assert "    pytest 'test_alpha.py::test_number[13]'\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "    pytest 'test_alpha.py::test_number[13]'\n" in out
+    assert out.endswith(f"  harness record-baseline {exchanged} --to baselines/theirs --reason '...'\n")
     assert _record(exchanged, "--key", "theirs", "--issue", "#13", reason="13 is unlucky") == 0
     out = capsys.readouterr().out
     assert "1 regression, 1 fixed, 1 still failing" in " ".join(out.split())

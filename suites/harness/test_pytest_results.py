@@ -76,6 +76,15 @@ def test_what_was_asked_for_is_part_of_the_header(tmp_path: Path) -> None:
     assert run(tmp_path, "--lf")[0]["selection"] == {"arguments": ["."], "--last-failed": True}
 
 
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "harness.pytest_results", "--results", "/dev/null/run.jsonl"]
+    environment = {"PYTHONPATH": str(tree.ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "expected a file to write; where: --results /dev/null/run.jsonl" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_a_conftest_says_the_facts(tmp_path: Path) -> None:
     text = "def pytest_results_facts(config): return {'device': 'cpu', 'seed': '7'}\n"
     (tmp_path / "conftest.py").write_text(text, encoding="utf-8")

@@ -63,8 +63,8 @@ def _named_in_strings(files: tuple[Path, ...]) -> set[str]:
 def test_code_imports_only_declared_packages() -> None:
     for distribution, files in _imported(tree.python_files("v4model", "harness")).items():
         if distribution not in _runtime():
-            # A reference implementation is an extra; only the subject that wraps it may import it. A plugin of pytest is
-            # loaded by pytest alone.
+            # A reference implementation is an extra; only the subject that wraps it may import it. The plugin of pytest
+            # is loaded by pytest alone.
             assert distribution in _extra("test"), f"{distribution} is not declared; imported by {sorted(files)}"
             allowed = "harness/pytest_results.py" if distribution == "pytest" else "harness/subjects/"
             assert all(name.startswith(allowed) for name in files), (distribution, sorted(files))

@@ -8,6 +8,7 @@ from harness.baseline.changes import Change, Level
 from harness.baseline.diff import Diff
 from harness.baseline.output.wording import (
     Group,
+    blessing,
     commands,
     context,
     cut,
@@ -21,9 +22,12 @@ from harness.baseline.output.wording import (
 WIDTH = 80
 
 
-def render_text(diff: Diff, *, show: int) -> str:
-    """The headline, what was compared, why it cannot be if so, then the groups by gravity."""
-    blocks = [_wrapped(headline(diff)), _wrapped(f"{context(diff)}; {verdict(diff)}")]
+def render_text(diff: Diff, *, show: int, conclusion: str | None = None) -> str:
+    """The headline, what was compared, why it cannot be if so, then the groups by gravity.
+
+    conclusion stands where the exit code's meaning does otherwise.
+    """
+    blocks = [_wrapped(headline(diff)), _wrapped(f"{context(diff)}; {conclusion or verdict(diff)}")]
     if diff.problems:
         sentences = [problem.sentence for problem in diff.problems]
         blocks.append("\n".join(["WHY", *(_item(sentence) for sentence in cut(sentences, show=show))]))
@@ -32,6 +36,8 @@ def render_text(diff: Diff, *, show: int) -> str:
     blocks += [_group(group, diff) for group in groups(diff, show=show)]
     if command := commands(diff, show=show):
         blocks.append(f"The regressions again:\n  {command}")
+    if conclusion is None and (command := blessing(diff)):
+        blocks.append(f"If this is how main shall be:\n  {command}")
     if diff.notes:
         blocks.append("\n".join(["NOTES", *(_item(note) for note in cut(diff.notes, show=show))]))
     return "\n\n".join(blocks) + "\n"

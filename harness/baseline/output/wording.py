@@ -99,6 +99,14 @@ def commands(diff: Diff, *, show: int) -> str | None:
     return f"pytest {' '.join(quoted)}" if len(quoted) > 1 else None
 
 
+def blessing(diff: Diff) -> str | None:
+    """The command that makes this run the baseline; None if nothing gates, or if no recorded baseline was compared."""
+    if diff.exit_code != 1 or not diff.baseline.recorded:
+        return None
+    words = ["harness", "record-baseline", *diff.run.sources, "--to", diff.baseline.source, "--reason"]
+    return f"{shlex.join(words)} '...'"
+
+
 def more(group: Group) -> str:
     """`and 31 more`, or nothing."""
     return f"and {group.hidden:,} more" if group.hidden else ""

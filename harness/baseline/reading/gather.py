@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from harness.baseline.identity import class_id, identity_of
 from harness.baseline.outcomes import RED, Outcome, gravest
@@ -37,6 +38,7 @@ class Gathered:
     started: list[str] = field(default_factory=list)
     commits: list[str] = field(default_factory=list)
     uncounted: bool = False  # some source cannot tell how many tests it should hold
+    ends_red: bool = False
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _fileless: bool = False
 
@@ -59,6 +61,15 @@ class Gathered:
         seen.testcases += 1
         seen.attempts += told
 
+    def add_started(self, text: str) -> None:
+        """Add a time stamp, in UTC; one without a zone is taken as UTC, one that is no time stamp is left out."""
+        try:
+            moment = datetime.fromisoformat(text)
+            utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return
+        self.started.append(utc.isoformat(timespec="seconds"))
+
     def to_run(self) -> Run:
         """The run, with one result for each test."""
         seen = self._by_class() if self._fileless else self._seen
@@ -74,6 +85,7 @@ class Gathered:
             skipped_modules=self.skipped_modules,
             has_files=not self._fileless,
             counts_itself=not self.uncounted and not self.problems,
+            ends_red=self.ends_red,
             started=min(self.started, default=""),
             commit=_one(self.commits),
         )

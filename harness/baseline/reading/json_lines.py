@@ -77,14 +77,14 @@ class _Reader:
 
     def _take_header(self, line: dict[str, Any]) -> None:
         self._header = True
-        self._into.started.append(line["started"])
-        self._into.commits.append(line["commit"])
+        self._into.add_started(str(line["started"]))
+        self._into.commits.append(str(line["commit"]))
         self._into.selections.append(_asked(line["selection"]))
         if line["facts"]:
             self._into.facts.append({str(key): str(value) for key, value in line["facts"].items()})
 
     def _take_collected(self, line: dict[str, Any]) -> None:
-        self._collected = line["ids"]
+        self._collected = [str(nodeid) for nodeid in line["ids"]]
 
     def _take_test(self, line: dict[str, Any]) -> None:
         self._given.add(line["nodeid"])

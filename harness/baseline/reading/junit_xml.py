@@ -7,12 +7,11 @@ first character, and what was read before an error is kept.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import IO
 from xml.parsers import expat
 
 from harness.baseline.identity import dotted
-from harness.baseline.outcomes import Outcome
+from harness.baseline.outcomes import RED, Outcome
 from harness.baseline.reading.entries import COLLECTION_FAILURE, COLLECTION_SKIPPED, PASSED_IN_THE_END, TAGS, attempt
 from harness.baseline.reading.gather import Gathered
 from harness.baseline.run import Attempt
@@ -46,6 +45,7 @@ def read_junit(file: IO[bytes], source: str, *, into: Gathered) -> None:
         while chunk := file.read(_CHUNK_BYTES):
             reader.feed(chunk)
         reader.finish()
+        into.ends_red = into.ends_red or reader.ends_red
     except _RefusedError as error:
         into.problem("unreadable", f"{source}: {error}")
     except expat.ExpatError as error:
@@ -83,6 +83,11 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._doctype
 
+    @property
+    def ends_red(self) -> bool:
+        """Whether the last testcase is red."""
+        return any(found.outcome in RED for found in self._attempts)
+
     def feed(self, chunk: bytes) -> None:
         """Parse some more of the document."""
         self._empty = self._empty and not chunk.strip()
@@ -112,8 +117,8 @@ class _Reader:
             if tag in TAGS and self._entry is None:
                 self._entry, self._text, self._length = (tag, attributes), [], 0
                 self._parser.CharacterDataHandler = self._characters
-        elif tag == "testsuite" and (moment := _moment(attributes.get("timestamp", ""))):
-            self._into.started.append(moment)
+        elif tag == "testsuite":
+            self._into.add_started(attributes.get("timestamp", ""))
 
     def _characters(self, text: str) -> None:
         if self._length < _TEXT_CHARACTERS:
@@ -167,12 +172,3 @@ class _Reader:
 
 def _did_not_run(case: dict[str, str]) -> bool:
     return bool({case.get("status", "").lower(), case.get("result", "").lower()} & _NOT_RUN)
-
-
-def _moment(text: str) -> str:
-    """A time stamp in UTC; one without a zone is taken as UTC, one that is no time stamp as unknown."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError):
-        return ""

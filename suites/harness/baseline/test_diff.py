@@ -14,7 +14,7 @@ from harness.baseline.diff import Diff, compare
 from harness.baseline.flakes import Flake
 from harness.baseline.outcomes import Outcome
 from harness.baseline.output.wording import headline
-from harness.baseline.run import Result, Run
+from harness.baseline.run import Problem, Result, Run
 from harness.baseline.store import Baseline, baseline_of
 from suites.harness.baseline.made import TODAY, base_of, result, run_of
 
@@ -199,6 +199,14 @@ def test_a_second_attempt_speaks_of_regressions_only_and_both_outcomes_are_kept(
     listed = _flaky(base_of(*fine), "test_fine_0", TODAY)
     (entry,) = compare(listed, run_of(red[0], *fine[1:]), today=TODAY, rerun=again).entries
     assert (entry.change, entry.note) == (Change.KNOWN_FLAKE, "run again: pass; races (#7, until 2026-11-29)")
+
+
+def test_a_second_run_that_cannot_be_read_is_told() -> None:
+    fine = _passing(20)
+    gone = run_of(problems=(Problem(kind="absent", sentence="again.xml does not exist"),))
+    diff = compare(base_of(*fine), run_of(*fine), today=TODAY, rerun=gone)
+    assert diff.notes == ("the second run: again.xml does not exist",)
+    assert diff.exit_code == 0
 
 
 def test_a_test_that_is_gone_beside_a_crash_may_be_lost() -> None:

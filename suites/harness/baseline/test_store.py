@@ -95,6 +95,7 @@ DAMAGE: dict[str, tuple[str, Callable[[str], str], str]] = {
     "a column missing": (EXCEPTIONS, lambda text: text.replace("\t#7", ""), "outcome, id, fingerprint"),
     "an id of no test": (EXCEPTIONS, lambda text: text.replace("t.py::a", "t.py::z"), "an id of tests.txt"),
     "another format": (EXCEPTIONS, lambda text: text.replace("format: 1", "format: 2"), "format 1"),
+    "no day": (EXCEPTIONS, lambda text: text.replace("# date: 2026-11-29", "# date: 2026-13-29"), "a day as YYYY"),
     "no header": (EXCEPTIONS, lambda _: "", "format 1"),
 }
 

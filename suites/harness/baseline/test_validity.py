@@ -48,6 +48,14 @@ def test_a_tenth_may_be_missing(missing: int, expected: list[str]) -> None:
     assert all(entry.new is not None for entry in diff.entries) or not expected
 
 
+def test_a_run_that_ends_red_and_lacks_tests_was_stopped() -> None:
+    known = [*TWENTY, result("test_known", Outcome.FAIL, "x")]
+    base = base_of(*known, result("test_zzz"))
+    assert kinds(judged(base, run_of(*known, ends_red=True))) == ["stopped"]
+    assert kinds(judged(base, run_of(*known, ends_red=True), limits=Limits(missing=100))) == []
+    assert kinds(judged(base_of(*known), run_of(*known, ends_red=True))) == []
+
+
 def test_more_may_be_missing_if_the_caller_says_so() -> None:
     assert kinds(judged(base_of(*TWENTY), run_of(*TWENTY[10:]), limits=Limits(missing=50))) == []
 

@@ -6,14 +6,19 @@ import gzip
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from junitparser import Error, Failure, JUnitXml, Skipped
 from junitparser import TestCase as Case
 from junitparser import TestSuite as Suite
 
+from harness.baseline.diff import compare
 from harness.baseline.outcomes import RED, Outcome
+from harness.baseline.output import render
 from harness.baseline.reading import read_run
+from harness.baseline.store import baseline_of
 from suites.harness.baseline import corpus
-from suites.harness.baseline.made import case_xml, write_xml
+from suites.harness.baseline.made import TODAY, case_xml, write_xml
 
 PLAIN = "base base_n2 base_xunit2 one_broken gated phases timeout skipped_module".split()
 
@@ -120,6 +125,33 @@ def test_other_encodings_are_read(tmp_path: Path) -> None:
 def test_time_stamps_are_naive_aware_or_none(stamp: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "run.xml").write_text(f'<testsuite timestamp="{stamp}"><testcase name="a"/></testsuite>')
     assert read_run([str(tmp_path / "run.xml")]).started == expected
+
+
+def test_the_last_testcase_says_whether_pytest_may_have_stopped(tmp_path: Path) -> None:
+    fine, red = case_xml("test_a"), case_xml("test_b", Outcome.FAIL)
+    assert read_run([write_xml(tmp_path / "run.xml", fine, red)]).ends_red
+    assert not read_run([write_xml(tmp_path / "run.xml", red, fine)]).ends_red
+
+
+BASE_XML, BASE_LINES = Path(corpus.junit("phases")).read_bytes(), Path(corpus.lines("phases")).read_bytes()
+
+
+@given(
+    st.sampled_from([(BASE_XML, "xml"), (BASE_LINES, "jsonl")]),
+    st.integers(0, 4000),
+    st.integers(0, 60),
+    st.sampled_from(
+        [b"", b"<", b">", b'"', b"&", b"\x00", b"\xff", b"{", b"null", b"9" * 5000, b"<testcase/>", b"]]>"]
+    ),
+)
+def test_nothing_that_a_file_contains_raises(
+    tmp_path_factory: pytest.TempPathFactory, source: tuple[bytes, str], start: int, length: int, put: bytes
+) -> None:
+    text, suffix = source
+    file = tmp_path_factory.mktemp("damaged") / f"run.{suffix}"
+    file.write_bytes(text[:start] + put + text[start + length :])
+    run = read_run([str(file)])
+    render(compare(baseline_of(run), run, today=TODAY), "text", show=3)
 
 
 def test_an_id_of_a_megabyte_and_a_message_of_ten_are_read(tmp_path: Path) -> None:
