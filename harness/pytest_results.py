@@ -55,9 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by pytest_unconfigure
         except OSError as error:
-            raise pytest.UsageError(
-                f"got {error.strerror}; expected a file to write; where: --results {path}"
-            ) from error
+            sentence = f"got {error.strerror}; expected a file to write; where: --results {path}"
+            raise pytest.UsageError(sentence) from error
         config.pluginmanager.register(Recorder(config, file), _RECORDER)
 
 

@@ -92,8 +92,6 @@ def compare(
         changed = [entry for entry in changed if entry.new is not None and entry.other is None]
     again = _results_again(rerun, run)
     changed = [_flake(entry, base.flakes, again, today) for entry in changed]
-    if any(result.outcome is Outcome.CRASH for result in run.results.values()):
-        changed = [_maybe_lost(entry) for entry in changed]
     gates = {change for change in Change if change.level is Level.GATE} | set(fail_on)
     changed = [replace(entry, gated=entry.change in gates) for entry in changed]
     order = {change: position for position, change in enumerate(Change)}
@@ -153,12 +151,6 @@ def _renamed(entries: list[Entry]) -> list[Entry]:
     renames = find_renames(removed, added)
     others = renames | {new: old for old, new in renames.items()}
     return [replace(e, change=Change.RENAMED, other=others[e.id]) if e.id in others else e for e in entries]
-
-
-def _maybe_lost(entry: Entry) -> Entry:
-    """xdist may lose tests together with the worker that ran them."""
-    lost = entry.new is None and entry.change in (Change.REMOVED, Change.VANISHED)
-    return replace(entry, note="a worker crashed in this run; was it lost with it?") if lost else entry
 
 
 def _results_again(rerun: Run | None, run: Run) -> Mapping[str, Result]:

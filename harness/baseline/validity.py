@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from harness.baseline.key import differences, key_of
-from harness.baseline.outcomes import IDLE, RED
+from harness.baseline.outcomes import IDLE, RED, Outcome
 from harness.baseline.run import Problem, Result, Run
 from harness.baseline.store import Baseline
 
@@ -106,18 +106,25 @@ def _selection(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterat
     if run.selection is not None and base.selection is not None and not same:
         said = f"pytest {run.selection}; the baseline's was pytest {base.selection}"
         yield Problem(kind="selection", sentence=f"other tests were asked for: {said}")
-    share = 100 * missing / len(base.results)
     if run.results.keys().isdisjoint(base.results):
         sentence = f"the run has none of the baseline's {len(base.results)} tests: {_other_root(run, base)}"
         yield Problem(kind="ids", sentence=sentence)
-    elif share > limits.missing and not (run.counts_itself and same):
-        said = f"{missing} of the baseline's {len(base.results)} tests are missing"
-        hint = "is it a part of a run?"
-        yield Problem(kind="partial", sentence=f"{said} ({share:.0f}%, {limits.missing:g}% allowed): {hint}")
-    elif missing and run.ends_red and limits.missing < 100 and not (run.counts_itself and same):
-        said = f"{missing} of the baseline's {len(base.results)} tests are missing and the last one that ran is red"
-        hint = "did pytest stop at the first failure? If not, say --max-missing 100"
-        yield Problem(kind="stopped", sentence=f"{said}: {hint}")
+    elif missing and not (run.counts_itself and same):
+        yield from _missing(run, base, missing, limits)
+
+
+def _missing(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterator[Problem]:
+    """Too many are missing, or any in a run that shows a way to lose some; a caller who allows 100% knows better."""
+    share = 100 * missing / len(base.results)
+    said = f"{missing} of the baseline's {len(base.results)} tests {'is' if missing == 1 else 'are'} missing"
+    whole = "If they are meant to be gone, say --max-missing 100"
+    if share > limits.missing:
+        hint = f"({share:.0f}%, {limits.missing:g}% allowed): is it a part of a run?"
+        yield Problem(kind="partial", sentence=f"{said} {hint}")
+    elif limits.missing < 100 and any(result.outcome is Outcome.CRASH for result in run.results.values()):
+        yield Problem(kind="lost", sentence=f"{said} and a worker crashed: lost with it? {whole}")
+    elif limits.missing < 100 and run.ends_red:
+        yield Problem(kind="stopped", sentence=f"{said} and the last one that ran failed: stopped there? {whole}")
 
 
 def _other_root(run: Run, base: Baseline) -> str:

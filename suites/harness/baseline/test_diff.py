@@ -209,13 +209,6 @@ def test_a_second_run_that_cannot_be_read_is_told() -> None:
     assert diff.exit_code == 0
 
 
-def test_a_test_that_is_gone_beside_a_crash_may_be_lost() -> None:
-    fine = _passing(20)
-    run = run_of(*fine[2:], result("test_fine_0", Outcome.CRASH))
-    notes = {entry.change: entry.note for entry in compare(base_of(*fine), run, today=TODAY).entries}
-    assert notes[Change.REMOVED] == "a worker crashed in this run; was it lost with it?"
-
-
 def test_a_side_without_files_is_compared_by_classes() -> None:
     base = base_of(*_passing(20))
     plain = {f"t::{found.id.partition('::')[2]}": found for found in _passing(20)}

@@ -56,6 +56,14 @@ def test_a_run_that_ends_red_and_lacks_tests_was_stopped() -> None:
     assert kinds(judged(base_of(*known), run_of(*known, ends_red=True))) == []
 
 
+def test_a_run_with_a_crash_that_lacks_tests_lost_them() -> None:
+    known = [*TWENTY, result("test_known", Outcome.CRASH)]
+    base = base_of(*known, result("test_zzz"))
+    assert kinds(judged(base, run_of(*known))) == ["lost"]
+    assert kinds(judged(base, run_of(*known), limits=Limits(missing=100))) == []
+    assert kinds(judged(base_of(*known), run_of(*known))) == []
+
+
 def test_more_may_be_missing_if_the_caller_says_so() -> None:
     assert kinds(judged(base_of(*TWENTY), run_of(*TWENTY[10:]), limits=Limits(missing=50))) == []
 
