@@ -117,14 +117,14 @@ def _missing(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterator
     """Too many are missing, or any in a run that shows a way to lose some; a caller who allows 100% knows better."""
     share = 100 * missing / len(base.results)
     said = f"{missing} of the baseline's {len(base.results)} tests {'is' if missing == 1 else 'are'} missing"
-    whole = "If they are meant to be gone, say --max-missing 100"
+    whole = "If it was not, say --max-missing 100"
     if share > limits.missing:
         hint = f"({share:.0f}%, {limits.missing:g}% allowed): is it a part of a run?"
         yield Problem(kind="partial", sentence=f"{said} {hint}")
     elif limits.missing < 100 and any(result.outcome is Outcome.CRASH for result in run.results.values()):
-        yield Problem(kind="lost", sentence=f"{said} and a worker crashed: lost with it? {whole}")
+        yield Problem(kind="lost", sentence=f"{said} and a worker crashed: was something lost with it? {whole}")
     elif limits.missing < 100 and run.ends_red:
-        yield Problem(kind="stopped", sentence=f"{said} and the last one that ran failed: stopped there? {whole}")
+        yield Problem(kind="stopped", sentence=f"{said} and the last one that ran failed: was it stopped there? {whole}")
 
 
 def _other_root(run: Run, base: Baseline) -> str:

@@ -33,7 +33,7 @@ ROWS: dict[str, tuple[int, str] | tuple[int, str, int, str]] = {
     "odd_ids_n2": (3, NOTHING + "worker gw1 collected other tests than the first"),
     "ten_crashes_n2": (
         3,
-        NOTHING + "1 of the baseline's 42 tests is missing and a worker crashed: lost with it?",
+        NOTHING + "1 of the baseline's 42 tests is missing and a worker crashed: was something lost with it?",
         3,
         NOTHING + "the run ended early: 2 of 52 collected tests have no result (first missing: test_crash.py",
     ),
