@@ -163,11 +163,12 @@ def _comparing() -> Iterator[None]:
 
 def _baseline(place: str | None, run: Run, key: str | None) -> Baseline:
     """What to compare with: a recorded folder, or another run."""
+    from harness.baseline.key import key_of
     from harness.baseline.reading import read_run
     from harness.baseline.store import EXCEPTIONS, Baseline, baseline_of, read_baseline
 
     if place is None:
-        if run.problems and run.facts is None and key is None:
+        if run.problems and key_of(run.facts) is None and key is None:
             return Baseline(results={}, source="no baseline")  # the run's own problems are what there is to say
         return read_baseline(_recorded(_default_folder(run, key)))
     if not Path(place).exists():

@@ -68,14 +68,13 @@ def class_chain(classname: str, *, file: str) -> tuple[str, ...] | None:
     The dotted file and the class name may begin at different folders, as they do when pytest's root is another.
     """
     module, parts = dotted(file).split("."), classname.split(".") if classname else []
-    best: tuple[int, int] | None = None
     for end in range(len(parts), 0, -1):
         shared = 0
         while shared < min(end, len(module)) and parts[end - 1 - shared] == module[-1 - shared]:
             shared += 1
-        if shared and shared in (end, len(module)) and (best is None or shared > best[0]):
-            best = (shared, end)
-    return None if best is None else tuple(parts[best[1] :])
+        if shared and shared in (end, len(module)):  # one of the two is wholly inside the other
+            return tuple(parts[end:])
+    return None
 
 
 def dotted(file: str) -> str:

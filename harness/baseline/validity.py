@@ -91,7 +91,7 @@ def _tried_and_red(results: Mapping[str, Result]) -> tuple[int, int]:
 def _configuration(run: Run, base: Baseline, key: str | None) -> Iterator[Problem]:
     if key is not None and base.key is not None and key != base.key:
         yield Problem(kind="key", sentence=f"this run is of {key}, the baseline of {base.key}")
-    elif key_of(run.facts) and key_of(base.facts) and (other := differences(base.facts, run.facts or {})):
+    if key_of(run.facts) and key_of(base.facts) and (other := differences(base.facts, run.facts or {})):
         yield Problem(kind="key", sentence=f"another configuration than the baseline's: {'; '.join(other)}")
 
 
@@ -124,7 +124,7 @@ def _missing(run: Run, base: Baseline, missing: int, limits: Limits) -> Iterator
     elif limits.missing < 100 and any(result.outcome is Outcome.CRASH for result in run.results.values()):
         yield Problem(kind="lost", sentence=f"{said} and a worker crashed: was something lost with it? {whole}")
     elif limits.missing < 100 and run.ends_red:
-        yield Problem(kind="stopped", sentence=f"{said} and the last one that ran failed: was it stopped there? {whole}")
+        yield Problem(kind="stopped", sentence=f"{said} and the last one that ran failed: did it stop there? {whole}")
 
 
 def _other_root(run: Run, base: Baseline) -> str:

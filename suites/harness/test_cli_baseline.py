@@ -130,6 +130,16 @@ def test_the_key_comes_from_the_run(capsys: pytest.CaptureFixture[str], tmp_path
     assert "torch 2.11.0, was 2.13.0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("run", [corpus.junit("sigterm"), corpus.lines("sigterm"), corpus.foreign("prose.xml")])
+def test_a_run_that_cannot_be_read_says_so_before_it_is_asked_for_its_key(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _diff(run) == 3
+    out, err = capsys.readouterr()
+    assert out.startswith("Nothing can be decided:")
+    assert err == ""
+
+
 def test_a_part_of_the_files_is_no_run() -> None:
     assert _diff(BASE, "--baseline", BASE, "--shards", "1") == 0
     assert _diff(BASE, "--baseline", BASE, "--shards", "2") == 3

@@ -110,6 +110,8 @@ def test_another_configuration_is_not_compared() -> None:
     ]
     assert kinds(judged(base, run_of(*TWENTY, facts=None))) == []
     assert kinds(judged(replace(base, key="theirs"), run_of(*TWENTY), key="ours")) == ["key"]
+    other = run_of(*TWENTY, facts=FACTS | {"torch": "2.11.0"})
+    assert kinds(judged(replace(base, key="ours"), other, key="ours")) == ["key"]
     assert kinds(judged(replace(base, key="ours"), run_of(*TWENTY), key="ours")) == []
 
 
