@@ -130,11 +130,11 @@ def test_the_key_comes_from_the_run(capsys: pytest.CaptureFixture[str], tmp_path
     assert "torch 2.11.0, was 2.13.0" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("run", [corpus.junit("sigterm"), corpus.lines("sigterm"), corpus.foreign("prose.xml")])
+@pytest.mark.parametrize("run", ["runs/sigterm/junit.xml", "runs/sigterm/results.jsonl", "foreign/prose.xml"])
 def test_a_run_that_cannot_be_read_says_so_before_it_is_asked_for_its_key(
     run: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _diff(run) == 3
+    assert _diff(str(corpus.RUNS.parent / run)) == 3
     out, err = capsys.readouterr()
     assert out.startswith("Nothing can be decided:")
     assert err == ""
@@ -165,6 +165,7 @@ USAGE = [
     ([BASE, "--baseline", BASE, "--shards", "0"], "--shards"),
     ([BASE, "--baseline", BASE, "--show", "x"], "--show"),
     ([BASE, "--baseline", BASE, "--max-missing", "101"], "--max-missing"),
+    ([BASE, "--baseline", BASE, "--max-missing", "nan"], "--max-missing"),
 ]
 
 
