@@ -14,14 +14,13 @@ import typer
 
 from harness import cli_baseline
 from harness.errors import CaseError, HarnessError, UsageError
+from v4model.console import exit_with, run_app
 
 if TYPE_CHECKING:
     from harness.case import Case
     from harness.engine import Plan
     from harness.report import Report, UnitResult
     from harness.verdict import Verdict
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="harness",
@@ -147,38 +146,12 @@ def main() -> None:
     # `--subject module:factory` names a module of the caller's folder; a console script does not look there by itself.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
-        code = run_cli(sys.argv[1:])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`head`, say) has left; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    sys.exit(code)
+    exit_with(run_cli)
 
 
 def run_cli(arguments: list[str]) -> int:
     """Run one command line and return its exit code; bad input is one sentence on stderr and 2."""
-    try:
-        code = app(args=arguments, prog_name="harness", standalone_mode=False)
-    except HarnessError as error:
-        return _refuse(str(error))
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-    except Exception as error:
-        # typer's own usage errors; their class sits in click or in typer, depending on typer's version.
-        if not hasattr(error, "format_message"):
-            raise
-        if not arguments:
-            print(error.format_message())
-            return 2
-        return _refuse(" ".join(error.format_message().split()))
-    return code if isinstance(code, int) else 0
-
-
-def _refuse(sentence: str) -> int:
-    print(f"harness: {sentence}", file=sys.stderr)
-    return 2
+    return run_app(app, arguments, name="harness", refused=HarnessError)
 
 
 def _plan(

@@ -69,10 +69,12 @@ def config_from_text(text: str) -> V4Config:
         if name not in known:
             raise CaseError(got=f"field {name!r}", expected="a field of V4Config", where=f"the case's config {text!r}")
         values[name] = _parse(name, value, typing.get_type_hints(type(config))[name])
+    from v4model import ConfigError
+
     try:
         return replace(config, **values)
-    except ValueError as error:
-        raise CaseError(got=str(error), expected="sizes that fit together", where=f"config {text!r}") from error
+    except ConfigError as error:
+        raise CaseError(got=error.got, expected=error.expected, where=f"config {text!r}") from error
 
 
 def _named(kind: str) -> V4Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ _AT_LEAST_1 = (
     "sliding_window index_n_heads index_head_dim index_topk n_routed_experts moe_intermediate_size hc_mult "
     "hc_sinkhorn_iters loss_chunk_tokens attention_block_tokens"
 ).split()
+_POSITIVE = "swiglu_limit hc_eps rms_norm_eps rope_theta compress_rope_theta routed_scaling_factor".split()
+_NOT_NEGATIVE = "initializer_range mtp_scale balance_coef index_kl_coef router_bias_rate".split()
 _LAYER_TYPE_KINDS: dict[str, Kind] = {
     "sliding_attention": "dense",
     "compressed_sparse_attention": "csa",
@@ -36,8 +39,10 @@ class Yarn:
 
     def __post_init__(self) -> None:
         for name in ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(got=f"{name} {getattr(self, name)}", expected="more than 0", where="Yarn")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(
+                    got=f"{name} {getattr(self, name)}", expected="a finite number more than 0", where="Yarn"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +98,15 @@ class V4Config:
 
     def __post_init__(self) -> None:
         for name, least in (*((name, 1) for name in _AT_LEAST_1), ("num_nextn_predict_layers", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(got=f"{name} {getattr(self, name)}", expected=f"at least {least}", where="V4Config")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                expected = f"a whole number of at least {least}"
+                raise ConfigError(got=f"{name} {value}", expected=expected, where="V4Config")
+        for names, expected in ((_POSITIVE, "more than 0"), (_NOT_NEGATIVE, "at least 0")):
+            for name in names:
+                value = getattr(self, name)
+                if not (0 < value < math.inf or (value == 0 and names is _NOT_NEGATIVE)):
+                    raise ConfigError(got=f"{name} {value}", expected=f"a finite number {expected}", where="V4Config")
         layers = self.num_hidden_layers + self.num_nextn_predict_layers
         checks = [
             (
@@ -175,7 +187,11 @@ class V4Config:
         Raises:
             ConfigError: an unreadable file, a missing key, or a value that no V4 model has.
         """
-        return cls(**_fields_from_hf(source if isinstance(source, Mapping) else _read_json(Path(source))))
+        data = source if isinstance(source, Mapping) else _read_json(Path(source))
+        try:
+            return cls(**_fields_from_hf(data))
+        except (TypeError, AttributeError) as error:  # a text where a number stands, a list where an object does
+            raise ConfigError(got=str(error), expected="values of config.json's own types", where="config") from error
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -264,8 +280,11 @@ def _rope(data: Mapping[str, Any], *, head_dim: int) -> dict[str, Any]:
     scaling = data.get("rope_scaling") or nested.get("compress") or nested
     if data.get("qk_rope_head_dim") is not None:
         fields["qk_rope_head_dim"] = data["qk_rope_head_dim"]
-    elif data.get("partial_rotary_factor") is not None:
-        fields["qk_rope_head_dim"] = int(head_dim * data["partial_rotary_factor"])
+    else:
+        factors = (data, nested.get("main") or {}, nested)
+        share = next((each["partial_rotary_factor"] for each in factors if each.get("partial_rotary_factor")), None)
+        if share is not None:
+            fields["qk_rope_head_dim"] = int(head_dim * share)
     for name, key in (("rope_theta", "main"), ("compress_rope_theta", "compress")):
         if "rope_theta" in (nested.get(key) or {}):
             fields[name] = nested[key]["rope_theta"]

@@ -39,3 +39,7 @@ class WeightError(V4Error):
 
 class DataError(V4Error):
     """Training text that cannot become samples."""
+
+
+class UnsupervisedError(DataError):
+    """A record in which nothing is learned: no answer, or no label of one."""

@@ -78,6 +78,11 @@ class _Piece:
         """Of the tensor in a checkpoint."""
         return tuple(self.tensor.shape) if self.rows is None else (self.experts, *self.tensor.shape[1:])
 
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds ids, as a hash router's table does."""
+        return not self.tensor.is_floating_point()
+
     def of(self, given: Tensor) -> Tensor:
         """What of a checkpoint's tensor belongs here."""
         return given if self.rows is None else given[self.rows.start : self.rows.stop]
@@ -151,9 +156,21 @@ def load(model: V4Model, source: Mapping[str, Tensor] | str | Path) -> None:
             raise WeightError(
                 got=f"{name} of shape {list(given[name].shape)}", expected=f"{list(piece.shape)}", where=where
             )
+        if piece.is_table:
+            _check_table(name, given[name], experts=model.config.n_routed_experts, where=where)
     # Pieces are views of the model's own tensors, so copying into them loads it.
     for name, piece in wanted.items():
         piece.tensor.copy_(piece.of(given[name]))
+
+
+def _check_table(name: str, table: Tensor, *, experts: int, where: str) -> None:
+    """A hash router's table holds expert ids; one past the last would be found by the token that meets it."""
+    if table.is_floating_point():
+        raise WeightError(got=f"{name} of dtype {table.dtype}", expected="whole numbers", where=where)
+    low, high = (int(end) for end in table.aminmax())
+    if low < 0 or high >= experts:
+        got = f"{name} with experts {low} to {high}"
+        raise WeightError(got=got, expected=f"0 to {experts - 1}", where=where)
 
 
 def _check_names(wanted: Mapping[str, _Piece], given: Mapping[str, Tensor], *, known: set[str], where: str) -> None:
@@ -215,7 +232,7 @@ def _shards(folder: Path) -> list[Path]:
     index, single = folder / _INDEX, folder / _SINGLE
     if index.is_file():
         try:
-            files = set(json.loads(index.read_text())["weight_map"].values())
+            files = {Path(file) for file in json.loads(index.read_text())["weight_map"].values()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise WeightError(got=repr(error), expected="an index with a weight_map", where=str(index)) from error
         return [folder / file for file in sorted(files)]

@@ -1,4 +1,4 @@
-"""Units in several processes, results as they come, and nothing left running whatever ends the run."""
+"""Work in several processes, results as they come, and nothing left running whatever ends the run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from typing import TypeVar
 
 from harness.engine.decide import describe_error
-from harness.engine.unit import Unit, Work, search_unit, undecided_unit
-from harness.report import UnitResult
+from harness.engine.unit import Work
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _GRACE_SECONDS = 5.0
 
@@ -20,11 +23,18 @@ _shared: list[Work] = []
 """In a worker process: the run's work, put there by `_prepare`."""
 
 
-def search_in_processes(work: Work, units: Sequence[Unit], *, jobs: int) -> Iterator[tuple[Unit, UnitResult]]:
-    """Search units in `jobs` fresh processes of one thread each; yields each unit as it finishes.
+def in_processes(
+    function: Callable[[Work, Item], Result],
+    work: Work,
+    items: Sequence[Item],
+    *,
+    jobs: int,
+    lost: Callable[[Item, str], Result],
+) -> Iterator[tuple[Item, Result]]:
+    """function(work, item) of every item in `jobs` fresh processes of one thread each; yields each as it finishes.
 
-    A worker that dies leaves its unit, and those that had not begun, UNDECIDED. When the caller stops listening, by
-    Ctrl-C too, the workers are ended.
+    A worker that dies leaves its item, and those that had not begun, to `lost(item, reason)`. When the caller stops
+    listening, by Ctrl-C too, the workers are ended.
     """
     others = set(multiprocessing.active_children())
     executor = ProcessPoolExecutor(
@@ -37,18 +47,48 @@ def search_in_processes(work: Work, units: Sequence[Unit], *, jobs: int) -> Iter
     complete = False
     try:
         with _interrupts_held_back():
-            futures: dict[Future[UnitResult], Unit] = {executor.submit(_search, unit): unit for unit in units}
+            futures = {executor.submit(_call, function, item): item for item in items}
         for future in as_completed(futures):
-            unit = futures[future]
+            item = futures[future]
             try:
-                yield unit, future.result()
+                yield item, future.result()
             except (OSError, RuntimeError) as error:  # BrokenProcessPool is a RuntimeError
-                yield unit, undecided_unit(unit, f"worker process lost: {describe_error(error)}")
+                yield item, lost(item, f"worker process lost: {describe_error(error)}")
         complete = True
     finally:
         if not complete:
             _end(set(multiprocessing.active_children()) - others)
         executor.shutdown(wait=complete, cancel_futures=True)
+
+
+def in_this_process(
+    function: Callable[[Work, Item], Result], work: Work, items: Sequence[Item]
+) -> Iterator[tuple[Item, Result]]:
+    """function(work, item) of one item after another, on one thread; yields each as it finishes."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for item in items:
+            yield item, function(work, item)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def in_jobs(
+    function: Callable[[Work, Item], Result],
+    work: Work,
+    items: Sequence[Item],
+    *,
+    jobs: int,
+    lost: Callable[[Item, str], Result],
+) -> Iterator[tuple[Item, Result]]:
+    """`in_processes`, or `in_this_process` where one job is all there is to do at a time."""
+    jobs = max(1, min(jobs, len(items)))
+    if jobs == 1:
+        return in_this_process(function, work, items)
+    return in_processes(function, work, items, jobs=jobs, lost=lost)
 
 
 def _end(workers: set[multiprocessing.process.BaseProcess]) -> None:
@@ -87,5 +127,5 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _search(unit: Unit) -> UnitResult:
-    return search_unit(_shared[0], unit)
+def _call(function: Callable[[Work, Item], Result], item: Item) -> Result:
+    return function(_shared[0], item)

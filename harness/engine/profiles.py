@@ -17,7 +17,8 @@ class Profile:
 
     With `--cp`, for each number of ranks: ranked_per_kind layouts for equality with one rank, simulated in one process,
     and processes_per_kind on gloo processes; ranked_others_per_kind for the other properties on ranks. wants_strata:
-    the run is undecided when a stratum of cuts is not met.
+    the run is undecided when a stratum is not met. most_vacuous: the share of a property's layouts that may be vacuous
+    before the property counts as undecided.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Profile:
     ranked_others_per_kind: int
     processes_per_kind: int
     wants_strata: bool
+    most_vacuous: float = 0.25
     size: PackSize = field(default_factory=PackSize)
 
 

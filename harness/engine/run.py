@@ -5,21 +5,28 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from harness.catalogue import find_fault, find_property, find_subject
 from harness.corpus import Corpus
-from harness.engine.pool import search_in_processes
+from harness.engine.pool import in_jobs
 from harness.engine.profiles import Profile
-from harness.engine.unit import Unit, Work, search_here
+from harness.engine.row import Row, Unit
+from harness.engine.unit import Work, search_unit, undecided_unit
+from harness.kinds import KINDS
 from harness.properties import Property
 from harness.report import Report, ResultLines, UnitResult, write_report
-from harness.strata import CUT_STRATA
+from harness.strata import CUT_STRATA, DTYPE_STRATA, LAYOUT_STRATA
 
 CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
+
+
+_Group: TypeAlias = tuple[int | None, list[Row]]
+"""How many layouts (None: the profile's cases_per_kind), and the rows that are asked of the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +55,28 @@ class Plan:
         Raises UsageError for a name that the catalogue does not have.
         """
         find_subject(self.subject)
-        kinds = None if self.fault is None else find_fault(self.fault).kinds
-        named = [(name, find_property(name)) for name in self.properties]
-        units = (
-            unit
-            for name, prop in named
-            for unit in (self._on_ranks(name, prop) if self.sizes else _as_it_is(name, prop))
+        kinds = KINDS if self.fault is None else find_fault(self.fault).kinds
+        properties = {name: find_property(name) for name in self.properties}
+        groups = self._on_ranks(properties) if self.sizes else _as_it_is(properties)
+        return tuple(
+            Unit(kind, having, layouts=layouts)
+            for layouts, rows in groups
+            for kind in kinds
+            if (having := tuple(row for row in rows if kind in properties[row.property_name].kinds))
         )
-        return tuple(unit for unit in units if kinds is None or unit.kind in kinds)
+
+    @property
+    def rows(self) -> tuple[tuple[str, Row], ...]:
+        """Kind and row of every result to come, in the order of the report: property by property, then ranks."""
+        units = [(unit.kind, row) for unit in self.units() for row in unit.rows]
+        of_kind = {kind: number for number, kind in enumerate(KINDS)}
+        order = {name: number for number, name in enumerate(self.properties)}
+        return tuple(
+            sorted(
+                units,
+                key=lambda one: (order[one[1].property_name], one[1].ranks or 0, one[1].processes, of_kind[one[0]]),
+            )
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -64,30 +85,41 @@ class Plan:
 
     @property
     def wanted_strata(self) -> tuple[str, ...]:
-        """What must be met; nothing when a fault is planted, for the search ends where it shows."""
-        if self.fault is not None or not self.profile.wants_strata or max(self.sizes, default=0) < 4:
+        """What must be met; nothing with a fault planted (rows end where it shows), nor by a part of the kinds."""
+        if self.fault is not None or not self.profile.wants_strata:
             return ()
-        return CUT_STRATA
+        if self.sizes:
+            return CUT_STRATA if max(self.sizes) >= 4 else ()
+        properties = [find_property(name) for name in self.properties]
+        if not any(prop.kinds == KINDS for prop in properties if not prop.ranked):
+            return ()
+        dtypes = {dtype for prop in properties for dtype in prop.dtypes}
+        return (*LAYOUT_STRATA, *(name for dtype, name in DTYPE_STRATA.items() if dtype in dtypes))
 
-    def _on_ranks(self, name: str, prop: Property) -> Iterator[Unit]:
-        profile = self.profile
-        for ranks in self.sizes:
-            amounts = []
-            if prop.on_processes:
-                amounts = [(False, profile.ranked_per_kind)]
-                if ranks > 1 and self.fault is None:
-                    amounts.append((True, profile.processes_per_kind))
-            elif ranks >= prop.least_ranks and (prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1)):
-                amounts = [(False, profile.ranked_others_per_kind)]
-            for processes, layouts in amounts:
-                for kind in prop.kinds:
-                    yield Unit(name, kind, ranks=ranks, processes=processes, layouts=layouts)
+    def _on_ranks(self, properties: Mapping[str, Property]) -> Iterator[_Group]:
+        """What is asked of the same layouts: equality and agreement of all sizes, of processes, then size by size."""
+        profile, sizes = self.profile, self.sizes
+        alike = [name for name, prop in properties.items() if prop.on_processes]
+        yield profile.ranked_per_kind, [Row(name, ranks) for name in alike for ranks in sizes]
+        if self.fault is None:
+            several = [ranks for ranks in sizes if ranks > 1]
+            yield profile.processes_per_kind, [Row(name, ranks, processes=True) for name in alike for ranks in several]
+        for ranks in sizes:
+            for sort in (True, False):
+                others = [name for name, prop in properties.items() if _asked_on(prop, ranks) and prop.ranked is sort]
+                yield profile.ranked_others_per_kind, [Row(name, ranks) for name in others]
 
 
-def _as_it_is(name: str, prop: Property) -> Iterator[Unit]:
-    if not prop.ranked:
-        for kind in prop.kinds:
-            yield Unit(name, kind)
+def _asked_on(prop: Property, ranks: int) -> bool:
+    if prop.on_processes or ranks < prop.least_ranks:
+        return False
+    return prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1)
+
+
+def _as_it_is(properties: Mapping[str, Property]) -> Iterator[_Group]:
+    for name, prop in properties.items():
+        if not prop.ranked:
+            yield None, [Row(name)]
 
 
 def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult], None] | None = None) -> Report:
@@ -97,18 +129,17 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
     folder cannot be written; KeyboardInterrupt passes through after the workers have ended, results.jsonl complete so
     far.
     """
-    units = plan.units()
+    units, rows = plan.units(), plan.rows
     began, started = time.perf_counter(), datetime.now(UTC)
     work = Work(subject=plan.subject, profile=plan.profile, corpus=plan.corpus, seed=plan.seed, fault=plan.fault)
-    jobs = max(1, min(jobs, len(units)))
-    results: dict[Unit, UnitResult] = {}
+    results: dict[tuple[str, str], UnitResult] = {}
     with ResultLines(folder) as lines:
-        finished = search_here(work, units) if jobs == 1 else search_in_processes(work, units, jobs=jobs)
-        for unit, result in finished:
-            results[unit] = result
-            lines.append(result)
-            if done is not None:
-                done(result)
+        for _, of_rows in in_jobs(search_unit, work, units, jobs=jobs, lost=undecided_unit):
+            for result in of_rows:
+                results[result.property_name, result.kind] = result
+                lines.append(result)
+                if done is not None:
+                    done(result)
     report = Report(
         subject=plan.subject,
         profile=plan.profile.name,
@@ -116,14 +147,15 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
         fault=plan.fault,
         data=plan.data,
         corpus=plan.corpus.to_json(),
-        jobs=jobs,
+        jobs=max(1, min(jobs, len(units))),
         folder=str(folder),
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - began,
         versions=_versions(),
-        planned=len(units),
+        planned=len(rows),
         wanted_strata=plan.wanted_strata,
-        units=tuple(results[unit] for unit in units if unit in results),
+        most_vacuous=1.0 if plan.fault else plan.profile.most_vacuous,
+        units=tuple(results[key] for kind, row in rows if (key := (row.property_name, kind + row.place)) in results),
     )
     write_report(report, folder)
     return report

@@ -1,148 +1,164 @@
-"""One unit: a property on one kind of configuration, searched and shrunk by Hypothesis."""
+"""One unit: rows asked of the same drawn cases, and what violates shrunk, by Hypothesis."""
 
 from __future__ import annotations
 
-import hashlib
-import time
+import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky
 
 from harness.case import Case
-from harness.engine.decide import describe_error
+from harness.engine.draw import Draw, Violation
 from harness.engine.profiles import Profile
+from harness.engine.row import Row, Unit
 from harness.report import Finding, UnitResult, strongest, worst
 from harness.verdict import Outcome, Verdict
+from harness.witness import Witness
+
+Judge: TypeAlias = Callable[[Case, Sequence[Row]], Sequence[tuple[Verdict, float]]]
+"""The verdict of each row on a drawn case, and the seconds it took."""
 
 _REASONS_KEPT = 20
-
-
-class _Violation(Exception):
-    """Tells Hypothesis that a case is worth shrinking."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case.token())
-        self.case = case
+_VIOLATIONS_ENOUGH = 5
+"""Violating layouts after which a row is asked no more: defects of other origins have had their chance."""
 
 
 @dataclass
 class _Tally:
-    """What the search has seen so far; mutable, and only here."""
+    """What one row has seen so far; mutable, and only here."""
 
-    check: Callable[[Case], Verdict]
-    strata: Callable[[Case], frozenset[str]]
-    shrink_cases: int
-    met: Counter[str] = field(default_factory=Counter)
+    row: Row
     counts: Counter[Outcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
     measured: tuple[float | None, float | None] = (None, None)
-    undecided: str | None = None
-    first: Case | None = None
-    violating: dict[Case, Verdict] = field(default_factory=dict)
-    shrunk: int = 0
+    seconds: float = 0.0
+    suspect: str | None = None
+    known: dict[Case, Verdict] = field(default_factory=dict)
+    firsts: dict[tuple[bool, str], Case] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
 
-    def judge(self, case: Case) -> Verdict:
-        """Check a case. After the first violation, cases only serve to shrink it, and their number is limited."""
-        if self.first is None:
-            verdict = self.check(case)
-            self._count(case, verdict)
-        elif self.shrunk >= self.shrink_cases:
-            # Only what is known to violate still does: Hypothesis then finds nothing smaller and stops.
-            return self.violating.get(case, Verdict.vacuous("the limit of cases for shrinking is reached"))
-        else:
-            self.shrunk += 1
-            verdict = self.check(case)
-        if verdict.outcome is Outcome.VIOLATED:
-            self.first = self.first or case
-            self.violating[case] = verdict
-        return verdict
+    @property
+    def is_open(self) -> bool:
+        return self.counts[Outcome.VIOLATED] < _VIOLATIONS_ENOUGH
 
-    def _count(self, case: Case, verdict: Verdict) -> None:
+    def count(self, case: Case, verdict: Verdict, *, seconds: float) -> None:
+        self.known[case] = verdict
         self.counts[verdict.outcome] += 1
-        self.met.update(self.strata(case))
+        self.seconds += seconds
         self.measured = worst([self.measured, (verdict.error, verdict.bound)])
         if verdict.reason and (verdict.reason in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[verdict.reason] += 1
-        if verdict.outcome is Outcome.UNDECIDED and self.undecided is None:
-            self.undecided = case.token()
+        if verdict.witness is not None:
+            self.firsts.setdefault(_origin(verdict.witness), case)
+        if verdict.outcome is Outcome.UNDECIDED and self.suspect is None:
+            self.suspect = case.token()
+
+    def trouble(self, reason: str, case: Case | None) -> None:
+        """The search itself failed: what it found is worth nothing, and the row is undecided."""
+        self.counts[Outcome.VIOLATED] = 0
+        self.counts[Outcome.UNDECIDED] += 1
+        self.reasons = Counter({reason: self.counts[Outcome.UNDECIDED]})
+        self.suspect = self.suspect if case is None else case.token()
+        self.findings = []
+
+    def result(self, kind: str) -> UnitResult:
+        counts = {outcome: self.counts[outcome] for outcome in Outcome}
+        return UnitResult(
+            property_name=self.row.property_name,
+            kind=kind + self.row.place,
+            outcome=strongest(outcome for outcome, count in counts.items() if count),
+            counts=counts,
+            error=self.measured[0],
+            bound=self.measured[1],
+            seconds=self.seconds,
+            reasons=dict(self.reasons),
+            strata=dict(sorted(self.met.items())),
+            undecided=self.suspect,
+            findings=tuple(self.findings),
+        )
+
+
+def _origin(witness: Witness) -> tuple[bool, str]:
+    """What tells one defect from another: trunk or MTP, and the branch."""
+    return witness.depth > 0, witness.branch
 
 
 def search(
-    name: str,
-    kind: str,
+    unit: Unit,
     *,
     cases: st.SearchStrategy[Case],
-    check: Callable[[Case], Verdict],
+    judge: Judge,
     profile: Profile,
     seed: int | None,
     layouts: int,
     strata: Callable[[Case], frozenset[str]] = lambda _: frozenset(),
-) -> UnitResult:
-    """Draw cases until one violates the property or there are `layouts` of them; shrink what violates.
+) -> tuple[UnitResult, ...]:
+    """Ask every row of the unit about `layouts` drawn cases; then shrink what violates, each origin apart.
 
-    name: the property's. strata: what a case is an instance of, to be counted. seed: None for the profile's own way
-    (the same cases every time, or fresh ones). A violation that does not come back when its case is checked again
-    leaves the unit UNDECIDED.
+    strata: what a case is an instance of, to be counted. seed: None for the profile's own way (the same cases every
+    time, or fresh ones). A row with some violations is asked no more, the others go on. A violation that does not come
+    back when its case is checked again leaves its row UNDECIDED.
     """
-    tally = _Tally(check=check, strata=strata, shrink_cases=profile.shrink_cases)
-    began = time.perf_counter()
-    minimal, trouble = _explore(tally, cases, profile=profile, seed=seed, layouts=layouts, unit=f"{name}/{kind}")
-    finding = None
-    if minimal is not None and trouble is None:
-        finding, trouble = _confirm(tally, minimal)
-    if trouble is not None:
-        tally.counts[Outcome.VIOLATED] = 0
-        tally.counts[Outcome.UNDECIDED] += 1
-        tally.reasons = Counter({trouble: tally.counts[Outcome.UNDECIDED]})
-        suspect = minimal or tally.first
-        tally.undecided = tally.undecided if suspect is None else suspect.token()
-    counts = {outcome: tally.counts[outcome] for outcome in Outcome}
-    return UnitResult(
-        property_name=name,
-        kind=kind,
-        outcome=strongest(outcome for outcome, count in counts.items() if count),
-        counts=counts,
-        error=tally.measured[0],
-        bound=tally.measured[1],
-        seconds=time.perf_counter() - began,
-        reasons=dict(tally.reasons),
-        strata=dict(sorted(tally.met.items())),
-        undecided=tally.undecided,
-        finding=finding,
-    )
-
-
-def _explore(
-    tally: _Tally, cases: st.SearchStrategy[Case], *, profile: Profile, seed: int | None, layouts: int, unit: str
-) -> tuple[Case | None, str | None]:
-    """The minimal violating case, if any, and what kept the search from its end, if anything."""
+    if seed is None and not profile.derandomize:
+        seed = secrets.randbits(63)
+    tallies = {row: _Tally(row) for row in unit.rows}
+    # Rows on the same ranks see the same instances; the first counts them.
+    counting = {row.place: row for row in reversed(unit.rows)}
 
     def probe(case: Case) -> None:
-        if tally.judge(case).outcome is Outcome.VIOLATED:
-            raise _Violation(case)
+        rows = [row for row, tally in tallies.items() if tally.is_open]
+        for row, (verdict, seconds) in zip(rows, judge(case, rows) if rows else (), strict=True):
+            placed = row.at(case)
+            tallies[row].count(placed, verdict, seconds=seconds)
+            if counting[row.place] is row:
+                tallies[row].met.update(strata(placed))
 
-    run = hypothesis.given(cases)(_settings(profile, seed=seed, layouts=layouts)(probe))
-    if profile.derandomize or seed is not None:
-        run = hypothesis.seed(_unit_seed(seed, unit))(run)
-    try:
-        run()
-    except _Violation as found:
-        return found.case, None
-    except Flaky:
-        return None, f"not repeatable: {tally.first.token() if tally.first else 'a case'} was violated once"
-    except hypothesis.errors.HypothesisException as error:
-        return None, describe_error(error)
-    return None, None
+    draw = Draw(unit, cases, layouts=layouts, seed=seed)
+    trouble = draw.run(probe)
+    for tally in tallies.values():
+        if isinstance(trouble, str):
+            tally.trouble(trouble, None)
+        for origin, first in list(tally.firsts.items()):
+            found = _shrunk(tally, origin, judge=judge, draw=draw, limit=profile.shrink_cases)
+            finding, reason = _confirmed(tally, judge, first, *found)
+            if finding is None:
+                tally.trouble(reason, first)
+                break
+            tally.findings.append(finding)
+    return tuple(tally.result(unit.kind) for tally in tallies.values())
 
 
-def _confirm(tally: _Tally, minimal: Case) -> tuple[Finding | None, str | None]:
+def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw, limit: int) -> tuple[Case, int]:
+    """The smallest case of one origin, and how many cases beyond those drawn that took.
+
+    The draw is repeated with the verdicts known so far, up to the first case of this origin, and shrunk from there.
+    """
+    row, spent = tally.row, 0
+
+    def probe(case: Case) -> None:
+        nonlocal spent
+        placed = row.at(case)
+        # Past the limit only what is known to violate still does: nothing smaller is found and the search stops.
+        if placed not in tally.known and spent < limit:
+            spent += 1
+            ((tally.known[placed], seconds),) = judge(case, [row])
+            tally.seconds += seconds
+        verdict = tally.known.get(placed)
+        if verdict is not None and verdict.witness is not None and _origin(verdict.witness) == origin:
+            raise Violation(placed)
+
+    minimal = draw.run(probe, shrinks=True)
+    return minimal if isinstance(minimal, Case) else tally.firsts[origin], spent
+
+
+def _confirmed(tally: _Tally, judge: Judge, first: Case, minimal: Case, spent: int) -> tuple[Finding | None, str]:
     """Check the minimal case once more: what is reported is what a replay will see."""
-    again = tally.check(minimal)
+    ((again, seconds),) = judge(minimal, [tally.row])
+    tally.seconds += seconds
     if again.witness is None:
         return None, f"not repeatable: {minimal.token()} was violated, then {again.outcome.value}"
     tally.measured = worst([tally.measured, (again.error, again.bound)])
@@ -151,31 +167,8 @@ def _confirm(tally: _Tally, minimal: Case) -> tuple[Finding | None, str | None]:
             token=minimal.token(),
             case=minimal.to_json(),
             witness=again.witness,
-            first=(tally.first or minimal).token(),
-            shrink_cases=tally.shrunk,
+            first=first.token(),
+            shrink_cases=spent,
         ),
-        None,
+        "",
     )
-
-
-def _settings(profile: Profile, *, seed: int | None, layouts: int) -> hypothesis.settings:
-    """Every setting, so that neither Hypothesis's own CI profile nor an environment variable changes a run."""
-    return hypothesis.settings(
-        max_examples=layouts,
-        derandomize=profile.derandomize and seed is None,
-        database=None,
-        verbosity=Verbosity.quiet,
-        phases=(Phase.generate, Phase.shrink),
-        stateful_step_count=1,
-        report_multiple_bugs=False,
-        suppress_health_check=tuple(HealthCheck),
-        deadline=None,
-        print_blob=False,
-        backend="hypothesis",
-    )
-
-
-def _unit_seed(seed: int | None, unit: str) -> int:
-    # Left to itself Hypothesis would seed from the source text of `probe`: one draw for all units, and another one
-    # after any edit of it.
-    return int.from_bytes(hashlib.sha256(f"{seed}/{unit}".encode()).digest()[:8], "big")

@@ -28,6 +28,7 @@ class Property:
 
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
+    dtypes: those it can decide in, the one to prefer first; sums in another order are bounded for float64 only.
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
     processes. least_ranks: fewer say nothing.
     """
@@ -36,6 +37,7 @@ class Property:
     about: str
     check: Check
     kinds: tuple[str, ...] = KINDS
+    dtypes: tuple[str, ...] = ("float64",)
     ranked: bool = False
     on_processes: bool = False
     least_ranks: int = 1

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
-from harness.properties.measure import generator, only_float64, place_of
+from harness.properties.measure import generator, place_of
 from harness.properties.tally import Tally
 from harness.tolerance import EXACT, REORDERED_F64
 from v4model import Pack
@@ -46,9 +46,6 @@ def labels_of(layout: PackLayout, *, depth: int) -> list[Label]:
 
 
 def _labels_stay_inside(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     pack = case.pack(corpus)
     tally = Tally(NAME, bound=REORDERED_F64, layout=pack.layout)
     # The text's own mask, one that switches at any token, and none at all.

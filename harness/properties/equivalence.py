@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
-from harness.properties.measure import draw, generator, only_float64, tokens_of
+from harness.properties.measure import draw, generator, tokens_of
 from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_runs
 from harness.subjects.alone import Alone
@@ -35,9 +35,6 @@ _LONGEST_FRONT = 12
 
 
 def _equals_alone(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     pack = case.pack(corpus)
     if pack.layout.num_samples == 1 and bool(pack.layout.real.all()):
         return Verdict.vacuous("one sample without padding is already alone")
@@ -51,9 +48,6 @@ def _equals_alone(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
 
 
 def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     pack = case.pack(corpus)
     choose = draw(case, ORDER)
     order = choose.sample(range(pack.layout.num_samples), pack.layout.num_samples)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from harness.case import DTYPES
 from harness.properties import Property, register
 from harness.properties.finder import Finder
 from harness.properties.measure import draw, rows_of_samples
@@ -151,6 +152,7 @@ register(
         SAMPLE,
         "changing, poisoning or removing the influence of a neighbour moves no bit and no gradient of a sample",
         _sees_only_its_sample,
+        dtypes=DTYPES,
     )
 )
 register(
@@ -158,5 +160,6 @@ register(
         FUTURE,
         "depth k at position t depends on tokens up to t+k of its sample and on none after, to the bit",
         _sees_no_future,
+        dtypes=DTYPES,
     )
 )

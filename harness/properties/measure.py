@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.verdict import Verdict
 from harness.witness import Place
 
 if TYPE_CHECKING:
@@ -61,10 +60,3 @@ def row_differences(got: Tensor, expected: Tensor) -> Tensor:
     same = (got == expected) | (got.isnan() & expected.isnan())
     difference = (got - expected).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf)
     return difference.reshape(len(difference), -1).amax(dim=1) if difference.numel() else difference.new_zeros(len(got))
-
-
-def only_float64(case: Case) -> Verdict | None:
-    """UNDECIDED for a dtype whose rounding the bound of reordered sums does not cover, None for float64."""
-    if case.dtype == "float64":
-        return None
-    return Verdict.undecided(f"sums in another order are bounded for float64 only, not {case.dtype}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.properties import Property, register
-from harness.properties.measure import draw, only_float64
+from harness.properties.measure import draw
 from harness.properties.tally import Tally
 from harness.subjects.v4model_meshes import Mesh, expert_meshes, pipeline_meshes, step_on_mesh, step_on_one_rank
 from harness.tolerance import GRADIENT_FLOOR_SHARE, REORDERED_F64, largest_magnitude
@@ -34,9 +34,6 @@ def _matches(name: str, meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Cal
         model = getattr(subject, "model", None)
         if model is None or case.ranks is None:
             return Verdict.vacuous("the subject runs on no ranks")
-        undecided = only_float64(case)
-        if undecided is not None:
-            return undecided
         meshes = meshes_of(subject.config, case.ranks)
         if not meshes:
             return Verdict.vacuous(f"{case.ranks} ranks make no such mesh of this model")

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
-from harness.properties.measure import only_float64
 from harness.properties.tally import Tally
 from harness.subjects.numpy_reading import Reading, ReadingConfig, read
 from harness.tolerance import ORACLE_F64
@@ -44,9 +43,6 @@ class WeightExporter(Protocol):
 
 
 def _matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     if not isinstance(subject, WeightExporter):
         return Verdict.vacuous("the subject exports no weights to read with")
     whole = case.pack(corpus)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
-from harness.properties.measure import draw, only_float64, tokens_of
+from harness.properties.measure import draw, tokens_of
 from harness.properties.perturb import Inputs, nan_embeddings
 from harness.properties.runs import Run, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_bits, compare_runs
@@ -30,9 +30,6 @@ _MOST_TAIL = 19
 
 
 def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     choose = draw(case, NAME)
     given = case.pack(corpus)
     other, moved_to = _with_other_padding(given, choose)

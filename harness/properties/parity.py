@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.properties import Property, register
-from harness.properties.measure import draw, only_float64, place_of, row_differences, tokens_of
-from harness.properties.runs import run_with_gradients
+from harness.properties.measure import draw, place_of, row_differences, tokens_of
+from harness.properties.runs import run_with_gradients, shared_run
 from harness.properties.tally import Tally, compare_runs
 from harness.tolerance import REORDERED_F64, largest_magnitude
 from harness.verdict import Verdict
@@ -16,6 +16,8 @@ from harness.witness import Witness
 from v4model.exchange import RankError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from harness.case import Case
     from harness.corpus import Corpus
     from harness.subjects.protocol import Subject
@@ -29,17 +31,13 @@ def _cp_matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     one = getattr(subject, "one", None)
     if one is None or case.ranks is None:
         return Verdict.vacuous("the subject runs on no ranks")
-    undecided = only_float64(case)
-    if undecided is not None:
-        return undecided
     pack = case.pack(corpus)
-    # Half the cases differentiate each embedding, half the table through its lookup on the ranks.
-    embeddings = subject.embeddings(pack) if draw(case, CP).random() < 0.5 else None
+    embeddings = _embeddings(subject, case, pack)
     try:
-        got = run_with_gradients(subject, pack, embeddings=embeddings)
+        got = shared_run(subject, pack, embeddings=embeddings)
     except RankError as error:
         return Verdict.violated(_disagreement(CP, error, pack.layout, ranks=case.ranks))
-    expected = run_with_gradients(one, pack, embeddings=embeddings)
+    expected = shared_run(one, pack, embeddings=embeddings)
     tally = Tally(CP, bound=REORDERED_F64, layout=pack.layout)
     real = tokens_of(pack.layout.real)
     compare_runs(tally, got, expected, tokens=real, other=real, than="one rank")
@@ -58,10 +56,15 @@ def _no_rank_waits(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
         return Verdict.vacuous("the subject runs on no ranks")
     pack = case.pack(corpus)
     try:
-        run_with_gradients(subject, pack, embeddings=subject.embeddings(pack))
+        shared_run(subject, pack, embeddings=_embeddings(subject, case, pack))
     except RankError as error:
         return Verdict.violated(_disagreement(WAITS, error, pack.layout, ranks=case.ranks))
     return Verdict.holds(error=0.0, bound=0.0)
+
+
+def _embeddings(subject: Subject, case: Case, pack: Pack) -> Tensor | None:
+    """Half the cases differentiate each embedding, half the table through its lookup on the ranks."""
+    return subject.embeddings(pack) if draw(case, CP).random() < 0.5 else None
 
 
 def _disagreement(name: str, error: RankError, layout: PackLayout, *, ranks: int) -> Witness:
@@ -143,5 +146,6 @@ register(
         about="every rank asks for the same exchanges and rows; a layout that would hang is an error with a name",
         check=_no_rank_waits,
         ranked=True,
+        on_processes=True,
     )
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -36,6 +38,37 @@ def run_with_gradients(subject: Subject, pack: Pack, *, embeddings: Tensor | Non
     found = gradients(objective(observation), leaves if leaf is None else {**leaves, "": leaf})
     of_embeddings = None if leaf is None else found.pop("")
     return Run(observation, found, of_embeddings)
+
+
+_Key: TypeAlias = tuple[int, PackLayout, bytes, bytes, bytes | None]
+_runs: ContextVar[dict[_Key, tuple[Subject, Run]] | None] = ContextVar("runs", default=None)
+
+
+@contextmanager
+def runs_are_shared() -> Iterator[None]:
+    """Within, `shared_run` makes each run once. For one case with the faults it is checked with, not longer."""
+    token = _runs.set({})
+    try:
+        yield
+    finally:
+        _runs.reset(token)
+
+
+def shared_run(subject: Subject, pack: Pack, *, embeddings: Tensor | None) -> Run:
+    """`run_with_gradients`, once for properties that ask the same of one subject: same tokens, same embeddings."""
+    runs = _runs.get()
+    if runs is None:
+        return run_with_gradients(subject, pack, embeddings=embeddings)
+    given = None if embeddings is None else _bytes(embeddings)
+    key = (id(subject), pack.layout, _bytes(pack.tokens), _bytes(pack.supervised), given)
+    if key not in runs:
+        # The subject is kept with its run: an id is given away again once its object is gone.
+        runs[key] = subject, run_with_gradients(subject, pack, embeddings=embeddings)
+    return runs[key][1]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def objective(observation: Observation) -> Tensor:

@@ -48,8 +48,8 @@ def write_report(report: Report, folder: Path) -> None:
     results.jsonl is there already: the run appends to it as units finish.
     """
     for unit in report.units:
-        if unit.finding is not None:
-            _write(folder / case_file_name(unit), unit.finding.case)
+        for number, finding in enumerate(unit.findings):
+            _write(folder / case_file_name(unit, number), finding.case)
     write_junit(
         folder / "junit.xml",
         name="harness",
@@ -68,8 +68,8 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def _junit_case(report: Report, unit: UnitResult) -> JUnitCase:
-    command = report.replay_command(unit) or ""
-    message = unit.reason if unit.finding is None else unit.finding.witness.sentence()
+    commands = "\n".join(report.replay_commands(unit))
+    message = " | ".join(finding.witness.sentence() for finding in unit.findings) or unit.reason
     counted = ", ".join(f"{count} {name}" for name, count in counts_to_json(unit.counts).items())
     return JUnitCase(
         classname=f"harness.{unit.property_name}",
@@ -78,7 +78,7 @@ def _junit_case(report: Report, unit: UnitResult) -> JUnitCase:
         result=_JUNIT[unit.outcome],
         type=unit.outcome.value,
         message=message,
-        text=f"{message}\n{command}".strip(),
+        text=f"{message}\n{commands}".strip(),
         output=f"{unit.layouts} layouts: {counted}; largest error {unit.error}, bound {unit.bound}",
     )
 

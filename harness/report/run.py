@@ -62,7 +62,11 @@ def _summary(name: str, units: tuple[UnitResult, ...]) -> PropertySummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole run. planned: units that were to be run; units: those that were, in the order planned."""
+    """A whole run. planned: units that were to be run; units: those that were, in the order planned.
+
+    wanted_strata: what at least one layout has to be an instance of. most_vacuous: the share of a property's layouts
+    that may be vacuous.
+    """
 
     subject: str
     profile: str
@@ -78,6 +82,7 @@ class Report:
     planned: int
     units: tuple[UnitResult, ...]
     wanted_strata: tuple[str, ...] = ()
+    most_vacuous: float = 1.0
 
     @property
     def strata(self) -> Mapping[str, int]:
@@ -93,6 +98,15 @@ class Report:
         return tuple(name for name in self.wanted_strata if not self.strata[name])
 
     @property
+    def mostly_vacuous(self) -> tuple[str, ...]:
+        """Properties that hold, on so few of their layouts that the rest proves too little."""
+        return tuple(
+            f"{group.name} ({group.counts[Outcome.VACUOUS]} of {group.layouts} layouts)"
+            for group in self.summaries
+            if group.outcome is Outcome.HOLDS and group.counts[Outcome.VACUOUS] > self.most_vacuous * group.layouts
+        )
+
+    @property
     def summaries(self) -> tuple[PropertySummary, ...]:
         """One summary a property."""
         return summarise(self.units)
@@ -103,7 +117,7 @@ class Report:
         outcomes = {summary.outcome for summary in self.summaries}
         if Outcome.VIOLATED in outcomes:
             return Outcome.VIOLATED
-        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata:
+        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata or self.mostly_vacuous:
             return Outcome.UNDECIDED
         # A property that no layout put to the test is unknown, and a run that leaves one unknown has not passed.
         return Outcome.VACUOUS if Outcome.VACUOUS in outcomes or not outcomes else Outcome.HOLDS
@@ -130,18 +144,26 @@ class Report:
                 parts.append(f"{words}: {', '.join(named[outcome])}")
         if self.unmet_strata:
             parts.append(f"no layout for: {', '.join(self.unmet_strata)}")
+        if self.mostly_vacuous:
+            parts.append(f"mostly vacuous: {', '.join(self.mostly_vacuous)}")
         return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
 
-    def replay_command(self, unit: UnitResult) -> str | None:
-        """The command that shows a unit's finding (or its first undecided case) again; None if there is none.
+    def replay_commands(self, unit: UnitResult) -> tuple[str, ...]:
+        """The commands that show a unit's findings again, or else its first undecided case.
 
         A token past the longest one is named by its file in the run's folder instead.
         """
-        token = unit.undecided if unit.finding is None else unit.finding.token
-        if token is None:
-            return None
-        if len(token) > tokens.LONGEST and unit.finding is not None:
-            token = str(Path(self.folder, case_file_name(unit)))
+        found = [
+            finding.token
+            if len(finding.token) <= tokens.LONGEST
+            else str(Path(self.folder, case_file_name(unit, number)))
+            for number, finding in enumerate(unit.findings)
+        ]
+        if not found and unit.undecided is not None:
+            found = [unit.undecided]
+        return tuple(self._replay_command(unit, token) for token in found)
+
+    def _replay_command(self, unit: UnitResult, token: str) -> str:
         words = ["harness", "replay", token, "--only", unit.property_name]
         if self.subject != "v4model":
             words += ["--subject", self.subject]
@@ -158,6 +180,8 @@ class Report:
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
             "strata": dict(self.strata),
+            "unmet_strata": list(self.unmet_strata),
+            "mostly_vacuous": list(self.mostly_vacuous),
             "headline": self.headline,
             "subject": self.subject,
             "profile": self.profile,
@@ -172,7 +196,7 @@ class Report:
             "versions": dict(self.versions),
             "planned_units": self.planned,
             "properties": [_summary_to_json(summary) for summary in self.summaries],
-            "units": [{**unit.to_json(), "replay": self.replay_command(unit)} for unit in self.units],
+            "units": [{**unit.to_json(), "replay": list(self.replay_commands(unit))} for unit in self.units],
         }
 
 
@@ -188,6 +212,7 @@ def _summary_to_json(summary: PropertySummary) -> dict[str, Any]:
     }
 
 
-def case_file_name(unit: UnitResult) -> str:
-    """Name of the file that holds a unit's minimal case in the run's folder."""
-    return f"case-{unit.property_name.replace(':', '.')}-{unit.kind}.json"
+def case_file_name(unit: UnitResult, number: int) -> str:
+    """Name of the file that holds the minimal case of a unit's finding in the run's folder."""
+    again = f"-{number + 1}" if number else ""
+    return f"case-{unit.property_name.replace(':', '.')}-{unit.kind}{again}.json"

@@ -10,6 +10,8 @@ from harness.report.run import PropertySummary, Report
 from harness.report.units import UnitResult
 from harness.verdict import Outcome
 
+_RAREST_SHOWN = 5
+
 _STYLES = {
     Outcome.HOLDS: "green",
     Outcome.VIOLATED: "bold red",
@@ -64,8 +66,14 @@ def _table(summaries: tuple[PropertySummary, ...]) -> Table:
 
 
 def _strata(report: Report) -> Text:
-    counted = ", ".join(f"{name} {count:,}" for name, count in report.strata.items())
-    return Text(f"Strata (layouts): {counted}.")
+    """All strata where the run has to meet them, else the rarest."""
+    rarest = sorted(report.strata.items(), key=lambda one: (one[1], one[0]))
+    if report.wanted_strata:
+        met = f"{len(report.wanted_strata) - len(report.unmet_strata)} of {len(report.wanted_strata)} strata met"
+    else:
+        met, rarest = f"{len(rarest)} strata met", rarest[:_RAREST_SHOWN]
+    counted = ", ".join(f"{name} {count:,}" for name, count in rarest)
+    return Text(f"{met}; layouts, rarest first: {counted}.")
 
 
 def _measured(error: float | None, bound: float | None) -> str:
@@ -81,13 +89,13 @@ def _short(value: float) -> str:
 def _print_unit(console: Console, report: Report, unit: UnitResult) -> None:
     console.print()
     style = _STYLES[unit.outcome]
-    if unit.finding is None:
-        _line(console, f"{unit.outcome.value} {unit.property_name} on {unit.kind}: {unit.reason}", style=style)
-    else:
-        _line(console, f"{unit.outcome.value} on {unit.kind}: {unit.finding.witness.sentence()}", style=style)
-    command = report.replay_command(unit)
-    if command is not None:
-        _line(console, f"  {command}", style="")
+    told = [f"on {unit.kind}: {finding.witness.sentence()}" for finding in unit.findings]
+    told = told or [f"{unit.property_name} on {unit.kind}: {unit.reason}"]
+    commands = report.replay_commands(unit)
+    for number, sentence in enumerate(told):
+        _line(console, f"{unit.outcome.value} {sentence}", style=style)
+        if number < len(commands):
+            _line(console, f"  {commands[number]}", style="")
 
 
 def _line(console: Console, text: str, *, style: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from harness.verdict import Outcome
 from harness.witness import Witness
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # What outranks what where several outcomes meet: one violation is a violation, an undecided part leaves the whole
 # undecided, and a whole is vacuous only if every part is.
@@ -47,11 +47,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitResult:
-    """What one property gave on one kind.
+    """What one property gave on one kind, on its ranks: a row of the run.
 
     counts: layouts by outcome, shrinking not included. error, bound: of the layout that came nearest to its bound (or
     went furthest past it), None if nothing was measured. reasons: why layouts were vacuous or undecided, with how many
-    of them. undecided: the first undecided case's token. strata: layouts by what they are instances of.
+    of them. undecided: the first undecided case's token. strata: layouts by what they are instances of. findings: one
+    an origin (trunk or MTP, branch), the first seen first.
     """
 
     property_name: str
@@ -63,7 +64,7 @@ class UnitResult:
     seconds: float = 0.0
     reasons: Mapping[str, int] = field(default_factory=dict)
     undecided: str | None = None
-    finding: Finding | None = None
+    findings: tuple[Finding, ...] = ()
     strata: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -99,7 +100,7 @@ class UnitResult:
             "seconds": round(self.seconds, 3),
             "reasons": dict(self.reasons),
             "undecided": self.undecided,
-            "finding": None if self.finding is None else self.finding.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
             "strata": dict(self.strata),
         }
 

@@ -25,6 +25,7 @@ def ranked_cases(
     processes: bool = False,
     size: PackSize = DEFAULT_SIZE,
     natural: Sequence[int] = (),
+    dtypes: Sequence[str] = ("float64",),
 ) -> Case:
     """Cases of one named configuration on `ranks` ranks.
 
@@ -32,7 +33,7 @@ def ranked_cases(
     aims one at a sample's end, give or take one token; others at shards shorter than the sliding window, at a rank of
     padding only, or at one sample over all ranks.
     """
-    case = draw(cases(kind, size=size, natural=natural))
+    case = draw(cases(kind, size=size, natural=natural, dtypes=dtypes))
     aim = draw(st.sampled_from(_AIMS)) if ranks > 1 else "anywhere"
     if aim == "one long sample":
         case = replace(case, lengths=(sum(case.lengths),), slots=None)

@@ -1,4 +1,4 @@
-"""A warm pool of rank processes over gloo: spawned once, asked often, gone with their parent.
+"""A warm pool of rank processes over gloo: started once, asked often, gone with their parent.
 
 Starting ranks costs seconds each time (a Python, torch and a rendezvous), so a pool serves all cases of a process. What
 ranks run are plain functions found by import; what they keep between calls (models, graphs) stays in them.
@@ -24,6 +24,7 @@ from v4model.exchange import RankError
 
 TIMEOUT_SECONDS = 60.0
 """How long a rank waits for others before it gives up; a layout that would hang ends in an error within this time."""
+_PRELOADED = ("torch.distributed", "harness.subjects.v4model_ranks")
 _GRACE_SECONDS = 2.0
 """After one rank has given up on the others, how long the parent waits for the rank that is to blame."""
 
@@ -37,8 +38,10 @@ class RankPool:
 
     def __init__(self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.world = world
-        # Spawned, never forked: a fork after torch has started threads hangs.
-        context = multiprocessing.get_context("spawn")
+        # A fork after torch has started threads hangs, and a spawned process spends seconds on imports. So ranks are
+        # forked from a process that has imported everything and computed nothing.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, *_PRELOADED])
         self._folder = tempfile.TemporaryDirectory(prefix="ranks-")
         rendezvous = Path(self._folder.name, "rendezvous")
         self._connections: list[Connection] = []

@@ -6,6 +6,7 @@ graph is one autograd node that asks every rank for its own backward.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,10 +63,14 @@ def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: 
     return run, RankGraph([*differentiable, *scalars.values()], inputs)
 
 
-def backward_rank(graph: RankGraph, grads: list[Tensor]) -> list[Tensor | None]:
-    """Gradients of the inputs for those of the outputs; collective, like the forward pass."""
-    # A loss that no parameter enters (no indexer: no KL) has no graph, the same on every rank.
-    pairs = [(out, grad) for out, grad in zip(graph.outputs, grads, strict=True) if out.requires_grad]
+def backward_rank(graph: RankGraph, grads: list[Tensor | None]) -> list[Tensor | None]:
+    """Gradients of the inputs for those of the outputs (None: not asked); collective, like the forward pass."""
+    pairs = [
+        (out, grad)
+        for out, grad in zip(graph.outputs, grads, strict=True)
+        # A loss that no parameter enters (no indexer: no KL) has no graph, the same on every rank.
+        if grad is not None and out.requires_grad
+    ]
     return list(
         torch.autograd.grad(
             [out for out, _ in pairs],
@@ -86,7 +91,7 @@ class World(Protocol):
         self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]
     ) -> tuple[list[RankRun], Any]: ...
 
-    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]: ...
+    def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]: ...
 
 
 class InProcess:
@@ -100,7 +105,7 @@ class InProcess:
         done = world.run(lambda member: forward_rank(model, pack, embeddings[member.rank], member))
         return [run for run, _ in done], (world, [graph for _, graph in done])
 
-    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]:
+    def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]:
         world, graphs = handle
         result: list[list[Tensor | None]] = world.run(
             lambda member: backward_rank(graphs[member.rank], grads[member.rank])
@@ -121,7 +126,7 @@ class Processes:
         arguments = [(self.ranks, key, pack, part, handle.number, alive) for part in embeddings]
         return handle.pool.call(_forward_there, arguments), handle
 
-    def backward(self, handle: Any, grads: Sequence[list[Tensor]]) -> list[list[Tensor | None]]:
+    def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]:
         result: list[list[Tensor | None]] = handle.pool.call(_backward_there, [(handle.number, part) for part in grads])
         return result
 
@@ -159,7 +164,7 @@ def _forward_there(
     return run
 
 
-def _backward_there(number: int, grads: list[Tensor]) -> list[Tensor | None]:
+def _backward_there(number: int, grads: list[Tensor | None]) -> list[Tensor | None]:
     """On a rank of a pool."""
     return backward_rank(_graphs_here[number], grads)
 
@@ -185,21 +190,21 @@ class _Joined(torch.autograd.Function):
         per_token = [
             torch.cat(of_ranks)[: ctx.total] for of_ranks in zip(*(run.per_token for run in runs), strict=True)
         ]
-        masks = [tensor for tensor in per_token if not tensor.is_floating_point()]
-        ctx.mark_non_differentiable(*masks)
-        ctx.set_materialize_grads(True)
-        return (*per_token, *runs[0].scalars.values())
+        outputs = (*per_token, *runs[0].scalars.values())
+        ctx.mark_non_differentiable(*(tensor for tensor in outputs if not tensor.is_floating_point()))
+        ctx.differentiable = [tensor.is_floating_point() for tensor in outputs]
+        # What nobody differentiates stays None, and no rank runs backward through it.
+        ctx.set_materialize_grads(False)
+        return outputs
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         ranks, size = ctx.world.ranks, ctx.plan.size
-        of_ranks: list[list[Tensor]] = [[] for _ in range(ranks)]
-        for grad in grads:
-            if not grad.is_floating_point():
-                continue
+        of_ranks: list[list[Tensor | None]] = [[] for _ in range(ranks)]
+        for grad in itertools.compress(grads, ctx.differentiable):
             # Per token, each rank its rows; a scalar is the same on all ranks and counts once, so all get its gradient.
             parts = [grad] * ranks
-            if grad.ndim:
+            if grad is not None and grad.ndim:
                 padding = [0, 0] * (grad.ndim - 1) + [0, ctx.plan.layout.total - ctx.total]
                 parts = list(F.pad(grad, padding).split(size))
             for rank, part in enumerate(parts):

@@ -78,7 +78,7 @@ def test_a_case_file_replays_too(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_json_is_all_that_json_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_cli(["run", *LEAKING, "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert (data["schema_version"], data["outcome"]) == (1, "VIOLATED")
+    assert (data["schema_version"], data["outcome"]) == (2, "VIOLATED")
 
 
 def test_undecided_and_vacuous_runs_give_3(capsys: pytest.CaptureFixture[str]) -> None:

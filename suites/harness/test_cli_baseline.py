@@ -36,7 +36,7 @@ def _record(*arguments: str, reason: str = "because") -> int:
 @pytest.mark.parametrize("command", ["diff-baseline", "record-baseline"])
 def test_help_answers_at_once_and_imports_nothing_heavy(command: str) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    heavy = "{'torch', 'v4model', 'hypothesis', 'numpy', 'jinja2', 'pytest'}"
+    heavy = "{'torch', 'hypothesis', 'numpy', 'jinja2', 'pytest'}"
     code = f"import sys; from harness.cli import run_cli; run_cli(['{command}', '--help']); "
     code += f"sys.exit(' '.join({heavy} & sys.modules.keys()) or 0)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, capture_output=True, text=True, check=False)

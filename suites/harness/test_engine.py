@@ -19,8 +19,8 @@ import torch
 
 from harness import catalogue
 from harness.engine import PROFILES, Plan, run
-from harness.engine.pool import search_in_processes
-from harness.engine.unit import Work
+from harness.engine.pool import in_processes
+from harness.engine.unit import Work, search_unit, undecided_unit
 from harness.errors import UsageError
 from harness.kinds import KINDS
 from harness.report import Report, UnitResult
@@ -65,7 +65,7 @@ def test_a_healthy_subject_holds_everywhere(tmp_path: Path) -> None:
 def test_a_leak_is_reported_with_a_case_to_replay(tmp_path: Path) -> None:
     report = run(plan("ALONE", subject="leaking"), folder=tmp_path)
     assert report.exit_code == 1
-    assert {unit.finding.token for unit in report.units if unit.finding} == {f"{kind}/1.1/s0" for kind in KINDS}
+    assert {finding.token for unit in report.units for finding in unit.findings} == {f"{kind}/1.1/s0" for kind in KINDS}
     assert len(list(tmp_path.glob("case-*.json"))) == 4
 
 
@@ -92,7 +92,7 @@ def test_a_planted_fault_is_caught_on_its_kinds_and_taken_out_again(
     assert [unit.kind for unit in report.units] == ["dense", "csa"]
     assert {unit.outcome for unit in report.units} == {Outcome.VIOLATED}
     assert "fault Z1" in report.headline
-    assert "--fault Z1" in (report.replay_command(report.units[0]) or "")
+    assert "--fault Z1" in report.replay_commands(report.units[0])[0]
     assert run(plan("ALONE"), folder=tmp_path).exit_code == 0
 
 
@@ -119,7 +119,8 @@ def test_a_worker_that_dies_costs_no_finished_result() -> None:
     # One worker: what is finished when it dies does not depend on the pace of another.
     deadly = plan("DEADLY")
     work = Work(subject=deadly.subject, profile=SMALL, corpus=deadly.corpus, seed=None, fault=None)
-    results = {unit.kind: result for unit, result in search_in_processes(work, deadly.units(), jobs=1)}
+    finished = in_processes(search_unit, work, deadly.units(), jobs=1, lost=undecided_unit)
+    results = {unit.kind: result for unit, (result,) in finished}
     assert list(results) == list(KINDS)
     assert "worker process lost: BrokenProcessPool" in results["hca"].reason
     assert [kind for kind, result in results.items() if result.outcome is Outcome.HOLDS] == ["all", "dense", "csa"]

@@ -37,25 +37,34 @@ def _plan(*properties: str, fault: str | None, cp: tuple[int, ...] = (), profile
 
 def test_a_fault_of_ranks_runs_on_its_own_ranks() -> None:
     names = ("query_sees_no_future", "cp_matches_one_rank", "packed_equals_alone")
-    units = _plan(*names, fault="E3").units()
-    assert {(unit.kind, unit.ranks) for unit in units} == {(kind, ranks) for kind in ("all", "csa") for ranks in (2, 4)}
-    assert {unit.property_name for unit in units} == {"query_sees_no_future", "cp_matches_one_rank"}
-    assert {unit.ranks for unit in _plan(*names, fault="E3", cp=(8,)).units()} == {8}
+    rows = _plan(*names, fault="E3").rows
+    assert {(kind, row.ranks) for kind, row in rows} == {(kind, ranks) for kind in ("all", "csa") for ranks in (2, 4)}
+    assert {row.property_name for _, row in rows} == {"query_sees_no_future", "cp_matches_one_rank"}
+    assert {row.ranks for _, row in _plan(*names, fault="E3", cp=(8,)).rows} == {8}
 
 
 def test_processes_are_left_out_where_a_fault_is_planted() -> None:
-    assert any(unit.processes for unit in _plan("cp_matches_one_rank", fault=None, cp=(2,)).units())
+    assert any(row.processes for _, row in _plan("cp_matches_one_rank", fault=None, cp=(2,)).rows)
     for fault in ("E3", "A1"):
-        units = _plan("cp_matches_one_rank", fault=fault, cp=(2,)).units()
-        assert units
-        assert not any(unit.processes for unit in units)
+        rows = _plan("cp_matches_one_rank", fault=fault, cp=(2,)).rows
+        assert rows
+        assert not any(row.processes for _, row in rows)
+
+
+def test_rows_that_share_their_runs_are_asked_of_the_same_layouts() -> None:
+    plan = _plan("cp_matches_one_rank", "no_rank_waits", "query_sees_no_future", fault=None, cp=(1, 2))
+    asked = [[(row.property_name, row.place) for row in unit.rows] for unit in plan.units() if unit.kind == "csa"]
+    equality, processes, others = asked
+    assert equality == [(name, at) for name in ("cp_matches_one_rank", "no_rank_waits") for at in ("@1", "@2")]
+    assert processes == [("cp_matches_one_rank", "@2p"), ("no_rank_waits", "@2p")]
+    assert others == [("query_sees_no_future", "@2")]
 
 
 def test_other_faults_run_as_ever() -> None:
-    assert {unit.ranks for unit in _plan("packed_equals_alone", "cp_matches_one_rank", fault="A3").units()} == {None}
+    assert {row.ranks for _, row in _plan("packed_equals_alone", "cp_matches_one_rank", fault="A3").rows} == {None}
 
 
-def test_no_stratum_is_wanted_where_a_fault_ends_the_search() -> None:
+def test_no_stratum_is_wanted_where_a_fault_is_planted() -> None:
     assert _plan("cp_matches_one_rank", fault=None, cp=(4,), profile="ci").wanted_strata
     assert _plan("cp_matches_one_rank", fault="E3", profile="ci").wanted_strata == ()
 
@@ -73,9 +82,10 @@ def test_a_run_finds_a_fault_of_ranks_and_says_where_it_was_planted(tmp_path: Pa
     assert report.exit_code == 1
     assert "with fault E10 planted on ranks of one process" in report.headline
     for unit in report.units:
-        assert unit.finding is not None, unit.kind
-        assert " rows of rank " in unit.finding.witness.what
-        assert report.replay_command(unit) == (f"harness replay {unit.finding.token} --only no_rank_waits --fault E10")
+        assert unit.findings, unit.kind
+        assert " rows of rank " in unit.findings[0].witness.what
+        token = unit.findings[0].token
+        assert report.replay_commands(unit)[0] == f"harness replay {token} --only no_rank_waits --fault E10"
 
 
 def test_a_property_that_does_not_speak_of_ranks_is_refused(

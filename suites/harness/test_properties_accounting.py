@@ -6,6 +6,7 @@ import pytest
 
 from harness.case import Case
 from harness.catalogue import find_property
+from harness.engine import decide
 from harness.properties.accounting import NAME, Label, labels_of
 from harness.verdict import Outcome, Verdict
 from harness.witness import Place, Witness
@@ -20,7 +21,7 @@ def check(*defects: str, lengths: tuple[int, ...] = LENGTHS, seed: int = 3, dtyp
     slots = tuple(length + 2 * (index % 2) for index, length in enumerate(lengths))
     case = Case(config="csa", lengths=lengths, slots=slots, total=sum(slots) + 3, seed=seed, dtype=dtype)
     subject = with_defects(*defects)(case.v4config(), case.torch_dtype(), case.seed)
-    return find_property(NAME).check(subject, case, fakes.corpus())
+    return decide(find_property(NAME), lambda *_: subject, case, fakes.corpus(), fault=None)
 
 
 def witness_of(verdict: Verdict) -> Witness:

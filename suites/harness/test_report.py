@@ -45,7 +45,7 @@ def unit(outcome: Outcome, *, name: str = "order_and_offset_change_nothing", kin
         seconds=1.25,
         reasons=reasons.get(outcome, {}),
         undecided="csa/1.2/s4" if outcome is Outcome.UNDECIDED else None,
-        finding=finding if outcome is Outcome.VIOLATED else None,
+        findings=(finding,) if outcome is Outcome.VIOLATED else (),
     )
 
 
@@ -117,22 +117,24 @@ def test_headlines() -> None:
 
 def test_the_replay_command_says_all_that_matters() -> None:
     plain = report(VIOLATED)
-    assert plain.replay_command(VIOLATED) == f"harness replay {CASE.token()} --only {VIOLATED.property_name}"
-    assert plain.replay_command(HOLDS) is None
-    assert "csa/1.2/s4" in (plain.replay_command(UNDECIDED) or "")
+    assert plain.replay_commands(VIOLATED) == (f"harness replay {CASE.token()} --only {VIOLATED.property_name}",)
+    assert plain.replay_commands(HOLDS) == ()
+    assert "csa/1.2/s4" in plain.replay_commands(UNDECIDED)[0]
     full = replace(plain, subject="my.module:build", fault="A1", data="some text.json")
-    words = shlex.split(full.replay_command(VIOLATED) or "")
+    words = shlex.split(full.replay_commands(VIOLATED)[0])
     assert words[5:] == ["--subject", "my.module:build", "--fault", "A1", "--data", "some text.json"]
 
 
 def test_a_case_too_long_for_a_line_is_replayed_from_its_file(tmp_path: Path) -> None:
     case = Case(config="all", lengths=tuple(range(10_000, 10_090)), total=1_000_000, seed=3)
-    assert VIOLATED.finding is not None
-    long = replace(VIOLATED, finding=replace(VIOLATED.finding, token=case.token(), case=case.to_json()))
-    command = report(long, folder=tmp_path).replay_command(long) or ""
-    write_report(report(long, folder=tmp_path), tmp_path)
-    file = Path(shlex.split(command)[2])
+    (short,) = VIOLATED.findings
+    both = replace(VIOLATED, findings=(short, replace(short, token=case.token(), case=case.to_json())))
+    commands = report(both, folder=tmp_path).replay_commands(both)
+    write_report(report(both, folder=tmp_path), tmp_path)
+    assert shlex.split(commands[0])[2] == CASE.token()
+    file = Path(shlex.split(commands[1])[2])
     assert Case.from_json(json.loads(file.read_text(encoding="utf-8"))) == case
+    assert len(list(tmp_path.glob("case-*.json"))) == 2
 
 
 def test_results_are_on_disk_line_by_line(tmp_path: Path) -> None:
@@ -141,21 +143,21 @@ def test_results_are_on_disk_line_by_line(tmp_path: Path) -> None:
             lines.append(result)
             written = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
             assert [json.loads(line)["outcome"] for line in written] == ["HOLDS", "VIOLATED"][:count]
-    assert json.loads(written[0])["schema_version"] == 1
+    assert json.loads(written[0])["schema_version"] == 2
 
 
 def test_the_report_as_json(tmp_path: Path) -> None:
     units = (replace(VIOLATED, error=math.inf), VACUOUS, OTHER)
     write_report(report(*units), tmp_path)
     data = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
-    assert (data["schema_version"], data["outcome"], data["exit_code"]) == (1, "VIOLATED", 1)
+    assert (data["schema_version"], data["outcome"], data["exit_code"]) == (2, "VIOLATED", 1)
     assert data["corpus"]["tokenizer_vocabulary"] == 129280
     assert [prop["name"] for prop in data["properties"]] == [VIOLATED.property_name, OTHER.property_name]
     first = data["units"][0]
     assert first["error"] == "inf"
-    assert first["finding"]["sentence"] == WITNESS.sentence()
-    assert Witness.from_json(first["finding"]["witness"]) == WITNESS
-    assert first["replay"] == f"harness replay {CASE.token()} --only {VIOLATED.property_name}"
+    assert first["findings"][0]["sentence"] == WITNESS.sentence()
+    assert Witness.from_json(first["findings"][0]["witness"]) == WITNESS
+    assert first["replay"] == [f"harness replay {CASE.token()} --only {VIOLATED.property_name}"]
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -199,6 +201,14 @@ def test_the_table_is_readable_at_80_columns() -> None:
     assert "VACUOUS every_parameter_has_a_gradient: no window (7 of 7 layouts)" in lines
     heading = next(index for index, line in enumerate(lines) if line.startswith("property"))
     assert all(len(line) <= 80 for line in lines[heading : heading + 4])
+
+
+def test_findings_of_one_row_are_told_apart() -> None:
+    other = replace(VIOLATED.findings[0], token="csa/7.9/s1", witness=replace(WITNESS, depth=1, branch="shift"))
+    lines = shown(report(replace(VIOLATED, findings=(*VIOLATED.findings, other))), width=80)
+    told = [line for line in lines if line.startswith(("VIOLATED on csa", "  harness replay"))]
+    assert ["through the pool branch" in told[0], "at MTP depth 1" in told[2]] == [True, True]
+    assert told[3] == f"  harness replay csa/7.9/s1 --only {VIOLATED.property_name}"
 
 
 def test_what_is_violated_is_told_with_its_command_on_one_line() -> None:

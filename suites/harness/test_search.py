@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 
 from harness.case import Case
 from harness.engine.profiles import PROFILES, Profile, find_profile
+from harness.engine.row import Row, Unit
 from harness.engine.search import search
-from harness.engine.unit import Unit, Work, search_unit
+from harness.engine.unit import Work, search_unit
 from harness.errors import UsageError
 from harness.report import UnitResult
 from harness.strategies import cases
@@ -24,16 +26,39 @@ SMALL = replace(PROFILES["quick"], name="small", cases_per_kind=12, shrink_cases
 def found(subject: str, kind: str = "dense", *, prop: str = "ALONE", fault: str | None = None) -> UnitResult:
     """What one unit gives on a fake subject."""
     work = Work(subject=fakes.named(subject), profile=SMALL, corpus=fakes.corpus(), seed=None, fault=fault)
-    return search_unit(work, Unit(property_name=fakes.named(prop), kind=kind))
+    (result,) = search_unit(work, Unit(kind, (Row(fakes.named(prop)),)))
+    return result
+
+
+def searched(
+    check: Callable[[Case], Verdict],
+    *,
+    strategy: st.SearchStrategy[Case] | None = None,
+    profile: Profile = SMALL,
+    layouts: int = 12,
+    seed: int | None = None,
+    name: str = "p",
+    kind: str = "all",
+) -> UnitResult:
+    """What a search with one check and no subject gives."""
+    (result,) = search(
+        Unit(kind, (Row(name),)),
+        cases=cases(kind) if strategy is None else strategy,
+        judge=lambda case, rows: [(check(case), 0.0) for _ in rows],
+        profile=profile,
+        layouts=layouts,
+        seed=seed,
+    )
+    return result
 
 
 def test_a_healthy_subject_holds() -> None:
     unit = found("healthy")
     assert unit.outcome is Outcome.HOLDS
     assert unit.layouts == SMALL.cases_per_kind
-    assert unit.counts[Outcome.HOLDS] >= 11
+    assert unit.counts[Outcome.HOLDS] >= 10
     assert unit.counts[Outcome.VACUOUS] >= 1
-    assert (unit.error, unit.bound, unit.finding) == (0.0, 0.0, None)
+    assert (unit.error, unit.bound, unit.findings) == (0.0, 0.0, ())
     assert unit.reasons == {"one sample has no neighbour": unit.counts[Outcome.VACUOUS]}
     assert unit.seconds > 0
 
@@ -41,15 +66,15 @@ def test_a_healthy_subject_holds() -> None:
 def test_a_leak_is_shrunk_to_its_smallest_case() -> None:
     unit = found("leaking")
     assert unit.outcome is Outcome.VIOLATED
-    assert unit.finding is not None
-    assert unit.finding.token == "dense/1.1/s0"
-    assert Case.from_json(unit.finding.case) == Case.from_token("dense/1.1/s0")
-    assert len(unit.finding.first) > len("dense/1.1/s0")
-    assert unit.finding.witness.query == Place(1, 0, 1)
-    assert unit.counts[Outcome.VIOLATED] == 1
-    assert unit.finding.witness.magnitude > 0
+    (finding,) = unit.findings
+    assert finding.token == "dense/1.1/s0"
+    assert Case.from_json(finding.case) == Case.from_token("dense/1.1/s0")
+    assert len(finding.first) > len("dense/1.1/s0")
+    assert finding.witness.query == Place(1, 0, 1)
+    assert unit.counts[Outcome.VIOLATED] == 5  # enough: it is asked no more
+    assert finding.witness.magnitude > 0
     assert unit.error is not None
-    assert unit.error >= unit.finding.witness.magnitude
+    assert unit.error >= finding.witness.magnitude
 
 
 def test_a_subject_that_raises_is_undecided_with_its_reason() -> None:
@@ -66,7 +91,7 @@ def test_a_violation_that_does_not_come_back_is_undecided(monkeypatch: pytest.Mo
     monkeypatch.setattr(fakes, "_built", [])
     unit = found("fickle")
     assert unit.outcome is Outcome.UNDECIDED
-    assert unit.finding is None
+    assert unit.findings == ()
     assert "not repeatable" in unit.reason
     assert unit.undecided is not None
     assert unit.counts[Outcome.VIOLATED] == 0
@@ -82,7 +107,7 @@ def test_a_violation_that_comes_back_only_while_shrinking_is_undecided() -> None
         return Verdict.holds(error=0.0, bound=0.0)
 
     profile = replace(SMALL, shrink_cases=2)
-    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, layouts=5, seed=None)
+    unit = searched(check, profile=profile, layouts=5)
     assert unit.outcome is Outcome.UNDECIDED
     assert "not repeatable" in unit.reason
 
@@ -106,7 +131,7 @@ def test_names_that_mean_nothing_leave_the_unit_undecided() -> None:
     assert "no 'missing'" in found("missing").reason
 
 
-@pytest.mark.parametrize("limit", [0, 3, 25])
+@pytest.mark.parametrize("limit", [0, 3, 15])
 def test_shrinking_spends_no_more_cases_than_it_may(limit: int) -> None:
     checked: list[Case] = []
 
@@ -117,13 +142,45 @@ def test_shrinking_spends_no_more_cases_than_it_may(limit: int) -> None:
         return Verdict.violated(Witness(property="p", what="moved", magnitude=3.0, bound=2.0))
 
     profile = replace(SMALL, shrink_cases=limit)
-    unit = search("p", "all", cases=cases("all"), check=check, profile=profile, layouts=10, seed=None)
-    assert unit.finding is not None
-    assert unit.finding.shrink_cases == limit
-    # Before the first violation, while shrinking, and once more to confirm.
+    unit = searched(check, profile=profile, layouts=10)
+    (finding,) = unit.findings
+    assert finding.shrink_cases == limit
+    # Those drawn, while shrinking, and once more to confirm.
     assert len(checked) == unit.layouts + limit + 1
-    assert unit.finding.token == checked[-1].token()
+    assert finding.token == checked[-1].token()
     assert (unit.error, unit.bound) == (3.0, 2.0)
+
+
+def _seen(*, depth: int = 0, branch: str = "pool") -> Verdict:
+    return Verdict.violated(Witness(property="p", depth=depth, branch=branch, what="moved", magnitude=1.0, bound=0.0))
+
+
+def test_defects_of_two_origins_are_shrunk_apart() -> None:
+    def check(case: Case) -> Verdict:
+        if len(case.lengths) > 4:
+            return _seen(branch="pool")
+        return _seen(depth=1, branch="shift") if max(case.lengths) > 20 else Verdict.holds(error=0.0, bound=0.0)
+
+    unit = searched(check, profile=replace(SMALL, shrink_cases=300), layouts=40)
+    by_branch = {finding.witness.branch: Case.from_token(finding.token).lengths for finding in unit.findings}
+    assert by_branch == {"pool": (1, 1, 1, 1, 1), "shift": (21,)}
+
+
+def test_a_violated_row_leaves_the_others_their_layouts() -> None:
+    asked: dict[str, list[Case]] = {"bad": [], "good": []}
+
+    def judge(case: Case, rows: Sequence[Row]) -> list[tuple[Verdict, float]]:
+        for row in rows:
+            asked[row.property_name].append(case)
+        verdicts = {"bad": _seen(), "good": Verdict.holds(error=0.0, bound=0.0)}
+        return [(verdicts[row.property_name], 0.25) for row in rows]
+
+    unit = Unit("all", (Row("bad", 2), Row("good", 4)))
+    bad, good = search(unit, cases=cases("all"), judge=judge, profile=SMALL, layouts=9, seed=None)
+    assert (bad.name, bad.layouts, good.name, good.layouts) == ("bad@2", 5, "good@4", 9)
+    assert asked["bad"][:5] == asked["good"][:5]
+    assert (good.kind, good.outcome, good.seconds) == ("all@4", Outcome.HOLDS, 9 * 0.25)
+    assert Case.from_token(bad.findings[0].token).ranks == 2
 
 
 def test_the_largest_error_is_the_one_nearest_its_bound() -> None:
@@ -133,7 +190,7 @@ def test_the_largest_error_is_the_one_nearest_its_bound() -> None:
         error, bound = next(errors)
         return Verdict.holds(error=error, bound=bound)
 
-    unit = search("p", "all", cases=cases("all"), check=check, profile=SMALL, layouts=12, seed=None)
+    unit = searched(check)
     assert (unit.error, unit.bound) == (5e-10, 1e-9)
 
 
@@ -145,7 +202,7 @@ def drawn(seed: int | None, *, profile: Profile = SMALL, kind: str = "dense", na
         tokens.append(case.token())
         return Verdict.holds(error=0.0, bound=0.0)
 
-    search(name, kind, cases=cases(kind), check=check, profile=profile, layouts=12, seed=seed)
+    searched(check, profile=profile, seed=seed, name=name, kind=kind)
     return tokens
 
 
@@ -167,7 +224,7 @@ def test_without_a_seed_a_profile_that_explores_draws_other_cases() -> None:
 
 def test_an_empty_strategy_is_undecided() -> None:
     nothing: st.SearchStrategy[Case] = st.just(Case.from_token("all/1/s0")).filter(lambda _: False)
-    unit = search("p", "all", cases=nothing, check=lambda _: Verdict.vacuous("-"), profile=SMALL, layouts=12, seed=None)
+    unit = searched(lambda _: Verdict.vacuous("-"), strategy=nothing)
     assert unit.outcome is Outcome.UNDECIDED
     assert "Unsatisfiable" in unit.reason
 

@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for argument, cp in (("unit", ()), ("ranked_unit", SIZES)):
         if argument in metafunc.fixturenames:
             units = plan_of(metafunc.config.getoption("profile"), cp).units()
-            metafunc.parametrize(argument, units, ids=[f"{unit.property_name}-{unit.label}" for unit in units])
+            metafunc.parametrize(argument, units, ids=[unit.label for unit in units])
 
 
 @pytest.fixture

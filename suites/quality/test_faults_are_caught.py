@@ -9,7 +9,6 @@ import time
 from dataclasses import replace
 from functools import cache
 
-import hypothesis
 import pytest
 import torch
 
@@ -32,9 +31,7 @@ _STRATA = {"C17": ("csa", "csa,index_n_heads=1")}
 @cache
 def _drawn(kind: str) -> tuple[Case, ...]:
     """As many cases as the quick profile draws."""
-    # Hypothesis's own default, which this suite leaves as it is.
-    suppressed = hypothesis.settings().suppress_health_check
-    return drawn(cases(kind, size=_SMALL), count=PROFILES["quick"].cases_per_kind, suppressed=suppressed)
+    return drawn(cases(kind, size=_SMALL), count=PROFILES["quick"].cases_per_kind)
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:

@@ -7,7 +7,8 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
+from itertools import takewhile
 
 from suites.repo import tree
 
@@ -79,10 +80,12 @@ def _pytest_problems(words: list[str]) -> list[str]:
     return missing + _unknown_flags(words, "-m", "pytest")
 
 
-def _harness_problems(words: list[str]) -> list[str]:
-    start = "from harness.cli import main; main()"
-    subcommand = [word for word in words[:1] if not word.startswith("-")]
-    return _unknown_flags(words, "-c", start, *subcommand)
+def _console_problems(words: list[str], *, package: str) -> list[str]:
+    """Problems of a console script of ours: its subcommands are the words before the first option or argument."""
+    start = f"from {package}.cli import main; main()"
+    depth = {"harness": 1, "v4model": 2}[package]
+    subcommands = list(takewhile(lambda word: not word.startswith("-"), words[:depth]))
+    return _unknown_flags(words, "-c", start, *subcommands)
 
 
 def problems(words: list[str]) -> list[str]:
@@ -92,7 +95,12 @@ def problems(words: list[str]) -> list[str]:
         return []
     if program == ".ci/run" and not rest:
         return []
-    checkers = {"make": _make_problems, "pytest": _pytest_problems, "harness": _harness_problems}
+    checkers = {
+        "make": _make_problems,
+        "pytest": _pytest_problems,
+        "harness": partial(_console_problems, package="harness"),
+        "v4model": partial(_console_problems, package="v4model"),
+    }
     if program not in checkers:
         return [f"{program} is not among the commands that tests or CI run"]
     return checkers[program](rest)

@@ -32,6 +32,8 @@ def test_blocks_use_known_languages(name: str) -> None:
         "pytest suites/ --not-an-option",
         "harness nothing",
         "harness run --not-an-option",
+        "v4model data nothing",
+        "v4model data stats --not-an-option",
         "curl example.org",
         ".ci/run lint",
     ],
@@ -43,7 +45,12 @@ def test_a_command_that_cannot_work_is_found(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["make test PYTEST_FLAGS='--profile ci'", "pytest suites/ -n auto --profile ci", "harness run --profile quick"],
+    [
+        "make test PYTEST_FLAGS='--profile ci'",
+        "pytest suites/ -n auto --profile ci",
+        "harness run --profile quick",
+        "v4model data stats a.json --window 8",
+    ],
 )
 def test_a_command_that_works_passes(line: str) -> None:
     (words,) = documents.commands(f"```bash\n{line}\n```\n")

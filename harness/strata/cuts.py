@@ -1,7 +1,6 @@
-"""Strata: what a case is an instance of, so that a run can say which corners it has seen. Pure arithmetic.
+"""Strata of context-parallel cuts.
 
-So far those of context-parallel cuts. A cut is the first token of a rank other than the first; W is the sliding
-window, r a compression ratio.
+A cut is the first token of a rank other than the first; W is the sliding window, r a compression ratio.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CUT_STRATA = (
     "nothing supervised on a rank",
     "tokens not a multiple of the ranks",
 )
-"""What a run on 4 ranks has to meet; on 2 ranks no sample lies over more."""
+"""What a run on 4 ranks has to meet; on 2 ranks no sample lies over more, on 1 there is no cut."""
 
 
 def cut_strata(case: Case, pack: Pack) -> frozenset[str]:

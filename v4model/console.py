@@ -1,0 +1,49 @@
+"""How a command line ends: an exit code, one sentence for bad input, no stack trace for what a user can do."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import typer
+
+INTERRUPTED = 130
+USAGE = 2
+
+
+def run_app(app: typer.Typer, arguments: list[str], *, name: str, refused: type[Exception]) -> int:
+    """Run one command line of `app` and return its exit code; `refused` and wrong usage are one sentence and 2."""
+    try:
+        code = app(args=arguments, prog_name=name, standalone_mode=False)
+    except refused as error:
+        return _refuse(name, str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception as error:
+        # typer's own usage errors; their class sits in click or in typer, depending on typer's version.
+        if not hasattr(error, "format_message"):
+            raise
+        message = error.format_message()
+        if message.startswith("Usage:"):  # nothing was asked for: the whole help
+            print(message)
+            return USAGE
+        return _refuse(name, " ".join(message.split()))
+    return code if isinstance(code, int) else 0
+
+
+def exit_with(run: Callable[[list[str]], int]) -> None:
+    """End the process with the code of its command line, also where the reader (`head`, say) has left."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
+
+
+def _refuse(name: str, sentence: str) -> int:
+    print(f"{name}: {sentence}", file=sys.stderr)
+    return USAGE
