@@ -5,22 +5,30 @@
 #                       make verify PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 #   CONSTRAINTS=FILE    other pins than constraints.txt, such as those for another Python
 #   PYTEST_FLAGS="..."  more arguments for pytest, such as --profile ci
+#   DIFF_FLAGS="..."    more arguments for harness diff-baseline, such as --output html:reports/diff.html
+#   REASON="..."        why make baseline may change what main gives
 
 PYTHON       ?= python3
 PIP_FLAGS    ?=
 CONSTRAINTS  ?= constraints.txt
 PYTEST_FLAGS ?=
+DIFF_FLAGS   ?=
+REASON       ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint clean
+RESULTS := reports/results.jsonl
+
+.PHONY: help verify test diff baseline lint clean
 
 help:
 	@echo "make verify   run the packed model on real text and print one verdict a property (harness run --profile quick)"
 	@echo "make test     run every suite (pytest suites/ -n auto)"
+	@echo "make diff     compare what make test left with baselines/ (harness diff-baseline)"
+	@echo "make baseline REASON='...'  make it what later runs are compared with (harness record-baseline)"
 	@echo "make lint     style, format, import contracts, types"
 	@echo "make clean    remove caches and what runs left behind; $(VENV) stays"
 
@@ -36,7 +44,14 @@ verify: $(STAMP)
 	@$(BIN)/harness run --profile quick
 
 test: $(STAMP)
-	@$(BIN)/pytest suites/ -n auto --dist worksteal $(PYTEST_FLAGS)
+	@rm -f $(RESULTS)
+	@$(BIN)/pytest suites/ -n auto --dist worksteal --results $(RESULTS) $(PYTEST_FLAGS)
+
+diff: $(STAMP)
+	@$(BIN)/harness diff-baseline $(RESULTS) --fail-on removed $(DIFF_FLAGS)
+
+baseline: $(STAMP)
+	@$(BIN)/harness record-baseline $(RESULTS) --reason "$(REASON)"
 
 lint: $(STAMP)
 	@$(BIN)/ruff check

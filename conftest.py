@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+
+pytest_plugins = ("harness.pytest_results",)
 
 # Every field of `settings` is set in every profile. A field left out would be filled by Hypothesis from the profile
 # that is active when ours is built, and Hypothesis activates its own "ci" profile by itself where CI is set.
@@ -48,6 +52,26 @@ def pytest_configure(config: pytest.Config) -> None:
     # Registered under our own prefix: Hypothesis already owns a profile called "ci".
     settings.register_profile(f"v4pack-{name}", settings(**PROFILES[name]))
     settings.load_profile(f"v4pack-{name}")
+
+
+def pytest_results_facts(config: pytest.Config) -> dict[str, str]:
+    """What a baseline of these suites holds for, and the versions and the seed beside it.
+
+    From metadata, because the process that writes results under xdist has no other reason to import torch. A local part
+    of torch's version, such as +cpu, names the wheel and not the code.
+    """
+    name = config.getoption("profile")
+    return {
+        "device": "cpu",  # every suite puts its model there, also on a machine with GPUs
+        "dtype": "float64",
+        "torch": version("torch").partition("+")[0],
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "megatron-core": version("megatron-core"),
+        "profile": name,
+        "gates": "none",  # no suite is opened or closed by an option or a variable
+        "hypothesis": hypothesis.__version__,
+        "seed": "derandomized" if PROFILES[name]["derandomize"] else "drawn",
+    }
 
 
 def pytest_runtest_setup() -> None:

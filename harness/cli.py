@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_odds
+from harness import cli_baseline, cli_odds
 from harness.errors import CaseError, HarnessError, UsageError
 from v4model.console import exit_with, run_app
 
@@ -31,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # typer's rich help takes longer to import than to read
 )
+cli_baseline.add_to(app)
 cli_odds.add_to(app)
 
 SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]

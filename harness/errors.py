@@ -27,5 +27,9 @@ class UsageError(HarnessError):
     """A name, a file or an option on the command line cannot be used."""
 
 
+class BaselineError(HarnessError):
+    """A baseline is damaged, or there is none for this run; nothing can be decided."""
+
+
 def _rebuild(kind: type[HarnessError], got: str, expected: str, where: str) -> HarnessError:
     return kind(got=got, expected=expected, where=where)

@@ -43,7 +43,16 @@ def test_only_subjects_and_faults_take_the_model_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["harness.witness", "harness.verdict", "harness.junit", "harness.subjects.numpy_reading"]
+    "module",
+    [
+        "harness.witness",
+        "harness.verdict",
+        "harness.junit",
+        "harness.baseline.record",
+        "harness.baseline.output.html",
+        "harness.pytest_results",
+        "harness.subjects.numpy_reading",
+    ],
 )
 def test_module_starts_without_torch(module: str) -> None:
     # The contract reads import statements; this also covers what the packages above the module import on the way.

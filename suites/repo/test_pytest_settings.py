@@ -72,6 +72,11 @@ def test_tests_are_never_grouped_by_xdist() -> None:
     assert marked == []
 
 
+def test_no_test_is_named_after_a_folder_of_this_machine(request: pytest.FixtureRequest) -> None:
+    """An id that holds the place of the tree would be gone, and another one new, on every other machine."""
+    assert [item.nodeid for item in request.session.items if str(tree.ROOT) in item.nodeid] == []
+
+
 def test_pytest_is_strict() -> None:
     options = tomllib.loads(tree.text("pyproject.toml"))["tool"]["pytest"]["ini_options"]
     assert {"--strict-markers", "--strict-config"} <= set(options["addopts"])
