@@ -88,14 +88,23 @@ class Comparison:
         """Tables with wrong rows, in the order of execution."""
         return (name for name in self.names if bool(self.wrong(name).any()))
 
-    def origin(self, *, near: int | None) -> Origin | None:
-        """Where the runs part, told of the wrong row nearest to token `near`, or the first; None if nowhere."""
+    def parting(self) -> tuple[str, Tensor] | None:
+        """The first layer with wrong rows and which they are, [T] bool; None if nothing parts.
+
+        All that a layer records is one place: a row of it is wrong if it is in any of its tables.
+        """
         first = next(self.wrong_names(), None)
         if first is None:
             return None
         layer = _layer(first)
-        # All that a layer records is one place: of its wrong rows the nearest is told, whichever table it is in.
-        wrong = torch.stack([self.wrong(name) for name in self.names if _layer(name) == layer]).any(dim=0)
+        return layer, torch.stack([self.wrong(name) for name in self.names if _layer(name) == layer]).any(dim=0)
+
+    def origin(self, *, near: int | None) -> Origin | None:
+        """Where the runs part, told of the wrong row nearest to token `near`, or the first; None if nowhere."""
+        parting = self.parting()
+        if parting is None:
+            return None
+        layer, wrong = parting
         at = min(tokens_of(wrong).tolist(), key=lambda token: (token if near is None else abs(token - near), token))
         branch, row = self._cause(layer, at)
         return Origin(branch=branch, layer=layer, at=place_of(self.layout, at), row=row)
