@@ -62,8 +62,11 @@ def localised(
     layout: PackLayout,
     got: Callable[[Recorder], Record],
     expected: Callable[[Recorder], Record],
+    agree: Callable[[int], Tensor] | None = None,
 ) -> Verdict:
-    """A verdict about two runs that should agree at every real token, with the place where their records part.
+    """A verdict about two runs that should agree, with the place where their records part.
+
+    agree(depth): the rows ([T] bool) that should; every real token by default.
 
     The records are made only for a violated verdict of a subject that records.
     """
@@ -74,7 +77,7 @@ def localised(
         expected=expected(subject),
         layout=layout,
         config=subject.config,
-        agree=lambda _depth: layout.real,
+        agree=agree or (lambda _depth: layout.real),
         bound=REORDERED_F64,
     )
     return replace(verdict, witness=_told(verdict.witness, comparison))

@@ -125,7 +125,8 @@ class Comparison:
         moved = set(tokens_of(self.moved(inputs)).tolist()) if inputs in self.names else set()
         row = self._row(f"{attention}.local", at, moved, tokens=1)
         if row is not None or not ratio:
-            return "local", row
+            # Right rows, read rightly, and yet a wrong result: the arithmetic is at fault, no branch.
+            return ("unknown" if row is None else "local"), row
         visible, picks = f"{attention}.visible", f"{attention}.indexer.picks"
         picked = picks in self.names
         candidates = set().union(*self._reads(visible, at))

@@ -15,6 +15,7 @@ from harness.engine import decide
 from harness.properties.equivalence import ALONE, ORDER
 from harness.properties.isolation import FUTURE, SAMPLE
 from harness.properties.locate import comparisons_are_kept
+from harness.properties.oracle import NAME as READING
 from harness.properties.padding import NAME as PADDING
 from harness.properties.parity import CP
 from harness.subjects.v4model_one_rank import build
@@ -55,6 +56,8 @@ def witness_of(fault: str, name: str, config: str) -> Witness:
         ("E3", CP, "csa@4", "pool", "layers.0.self_attn", "of tokens 17 to 20 (sample 1, window 2), which differs"),
         ("E5", CP, "hca@4", "local", "layers.0.self_attn", "does not read token 27 (sample 1, position 18)"),
         ("E8", CP, "csa@4", "picks", "layers.0.self_attn", "pooled row"),
+        ("C4", READING, "csa", "pool", "layers.0.self_attn", "window 0), which differs"),
+        ("D8", READING, "dense", "shift", "mtp.1.e_proj", "reads token"),
         ("D5", CP, "dense@4", "shift", "mtp.0.e_proj", "does not read token 42 (sample 2, position 8)"),
     ],
 )  # fmt: skip
@@ -64,6 +67,14 @@ def test_faults_are_located(fault: str, name: str, config: str, branch: str, lay
     assert witness.at is not None
     assert reading in str(witness.row)
     assert f"the {branch} branch of {layer}" in witness.sentence()
+
+
+@pytest.mark.parametrize(("fault", "layer"), [("B7", "layers.0.self_attn"), ("F6", "layers.0.attn_hc")])
+def test_wrong_arithmetic_has_a_layer_and_no_branch(fault: str, layer: str) -> None:
+    witness = witness_of(fault, READING, "dense")
+    assert (witness.branch, witness.layer, witness.row) == ("unknown", layer, None)
+    assert witness.at is not None
+    assert f"first differs in {layer}" in witness.sentence()
 
 
 def test_another_label_is_the_loss() -> None:

@@ -100,6 +100,10 @@ def test_a_token_that_only_one_run_reads_is_local() -> None:
     )
 
 
+def test_right_rows_and_a_wrong_result_are_no_branch() -> None:
+    assert told(compared(attention(0, moved=[12], reads={}, inputs=[11])))[::3] == ("unknown", "None")
+
+
 def test_a_moved_row_that_all_see_is_of_the_pool() -> None:
     # Row 3 is the first window of the second sample.
     tables = attention(1, moved=[16], reads={16: [12]}, inputs=[11], pool=[1, 3])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
 from harness.case import Case
 from harness.properties.parting import Comparison
+from harness.properties.read_record import record_of
 from harness.properties.runs import laid_out
 from harness.subjects.alone import recorded_alone
+from harness.subjects.numpy_reading import ReadingConfig, read
 from harness.subjects.record import (
     NONE,
     OUTSIDE,
@@ -89,6 +93,28 @@ def test_samples_alone_and_ranks_give_the_record_of_the_pack() -> None:
     assert _differing(recorded_alone(subject, pack, embeddings=embeddings), whole) == []
     ranked = subject.on_ranks(3, processes=False).layer_outputs(pack, embeddings=embeddings)  # type: ignore[attr-defined]
     assert _differing(ranked, whole) == []
+
+
+def test_a_plain_reading_gives_the_record_of_the_pack() -> None:
+    subject, pack = _subject_and_pack()
+    weights, config = subject.export_weights(), subject.config
+    reading_config = ReadingConfig.from_mapping(dataclasses.asdict(config))
+    readings = [
+        read(reading_config, weights, pack.tokens[start : start + length].tolist())
+        for start, length in zip(pack.layout.starts, pack.layout.lengths, strict=True)
+    ]
+    record, whole = record_of(readings, config=config, layout=pack.layout), subject.layer_outputs(pack)
+    assert set(record) < set(whole)
+    # All that the comparison of a violated property needs.
+    assert {name.rsplit(".", 1)[-1] for name in whole} - {name.rsplit(".", 1)[-1] for name in record} == {
+        "scores", "affinity", "e_proj",
+    }  # fmt: skip
+    comparison = Comparison(
+        got=whole, expected=record, layout=pack.layout, config=config, bound=1e-10,
+        agree=lambda depth: pack.layout.ahead(depth) >= 0,
+    )  # fmt: skip
+    assert list(comparison.wrong_names()) == []
+    assert not any(bool(comparison.moved(name).any()) for name in comparison.names if names_pooled_rows(name))
 
 
 def test_another_layout_gives_the_record_of_the_pack() -> None:
