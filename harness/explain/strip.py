@@ -74,9 +74,11 @@ def _bar(axes: Axes, layout: PackLayout) -> None:
 def _windows(axes: Axes, explanation: Explanation, layout: PackLayout) -> int:
     """A row of window grids for each ratio, that of the witness's layer in its colour; returns how many."""
     config, witness = explanation.case.v4config(), explanation.witness
+    layer = None if witness is None or witness.at is None else witness.layer
     own = None
-    if witness is not None and witness.layer is not None and witness.at is not None:
-        own = config.compress_ratios[layer_of(witness.layer, num_hidden_layers=config.num_hidden_layers)]
+    # Another subject's recorder may name its layers otherwise.
+    if layer is not None and layer.startswith(("layers.", "mtp.")):
+        own = config.compress_ratios[layer_of(layer, num_hidden_layers=config.num_hidden_layers)]
     rows = 0
     for ratio in config.ratios:
         spans = [

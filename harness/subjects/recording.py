@@ -100,7 +100,9 @@ def _attention(name: str, call: _Call, output: Any) -> _Tables:
     seen, queries = context.visibility, len(output.out)
     assert isinstance(call[0], Attention)
     ratio = call[0].ratio
-    tables = {f"{name}.local": seen.rows(0, queries)}
+    # A rank reads zeros for tokens that neither it nor its halo holds.
+    local, held = seen.rows(0, queries), context.plan.left(call[0].reach).start
+    tables = {f"{name}.local": torch.where(local >= held, local, NONE)}
     if ratio:
         windows = _windows(context, ratio)
         tables |= {f"{name}.windows": windows, f"{name}.visible": _named(seen.pools[ratio].rows(0, queries), windows)}

@@ -53,6 +53,7 @@ def witness_of(fault: str, name: str, config: str) -> Witness:
         ("D1", ALONE, "dense", "shift", "mtp.0.e_proj", "reads token 9 (sample 1, position 0)"),
         ("D4", PADDING, "dense", "shift", "mtp.0.e_proj", "reads token"),
         ("E2", CP, "dense@4", "local", "layers.0.self_attn", "does not read token 13 (sample 1, position 4)"),
+        ("E2b", CP, "csa@4", "local", "layers.0.self_attn", "does not read token"),
         ("E3", CP, "csa@4", "pool", "layers.0.self_attn", "of tokens 17 to 20 (sample 1, window 2), which differs"),
         ("E5", CP, "hca@4", "local", "layers.0.self_attn", "does not read token 27 (sample 1, position 18)"),
         ("E8", CP, "csa@4", "picks", "layers.0.self_attn", "pooled row"),

@@ -13,6 +13,7 @@ from harness.properties.read_record import record_of
 from harness.properties.runs import laid_out
 from harness.subjects.alone import recorded_alone
 from harness.subjects.numpy_reading import ReadingConfig, read
+from harness.subjects.protocol import Recorder
 from harness.subjects.record import (
     NONE,
     OUTSIDE,
@@ -88,11 +89,20 @@ def test_samples_alone_and_ranks_give_the_record_of_the_pack() -> None:
     subject, pack = _subject_and_pack()
     whole = subject.layer_outputs(pack)
     assert _differing(recorded_alone(subject, pack, embeddings=None), whole) == []
-    assert _differing(subject.on_ranks(3, processes=False).layer_outputs(pack), whole) == []  # type: ignore[attr-defined]
+    ranked = subject.on_ranks(3, processes=False)
+    assert isinstance(ranked, Recorder)
+    assert _differing(ranked.layer_outputs(pack), whole) == []
     embeddings = subject.embeddings(pack)
     assert _differing(recorded_alone(subject, pack, embeddings=embeddings), whole) == []
-    ranked = subject.on_ranks(3, processes=False).layer_outputs(pack, embeddings=embeddings)  # type: ignore[attr-defined]
-    assert _differing(ranked, whole) == []
+    assert _differing(ranked.layer_outputs(pack, embeddings=embeddings), whole) == []
+
+
+def test_processes_give_the_record_of_the_pack() -> None:
+    subject, pack = _subject_and_pack()
+    ranked = subject.on_ranks(2, processes=True)
+    assert isinstance(ranked, Recorder)
+    record = ranked.layer_outputs(pack, embeddings=subject.embeddings(pack))
+    assert _differing(record, subject.layer_outputs(pack)) == []
 
 
 def test_a_plain_reading_gives_the_record_of_the_pack() -> None:
