@@ -115,6 +115,50 @@ def replay_command(
     raise typer.Exit(_replay_code(verdicts))
 
 
+@app.command("explain")
+def explain_command(
+    token_or_file: Annotated[str, typer.Argument(metavar="TOKEN_OR_FILE", help="A replay token, or a case's file.")],
+    *,
+    only: OnlyOption = None,
+    subject: SubjectOption = "v4model",
+    fault: FaultOption = None,
+    data: DataOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The picture, .svg or .png; reports/explain-<case>.svg by default."),
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the case as a regression test, a new test_*.py.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
+) -> None:
+    """Check one case again and show what goes wrong where: layer by layer, and as a picture."""
+    from harness.catalogue import find_fault, find_property, find_subject
+    from harness.corpus import load_corpus
+    from harness.explain import check_format, check_new, draw, explain, lines, picture_of, to_json, write_test
+
+    case = _case(token_or_file)
+    case.v4config()
+    properties = [find_property(name) for name in _property_names(only)]
+    factory, planted = find_subject(subject), None if fault is None else find_fault(fault)
+    picture = output or picture_of(case, fault=fault)
+    check_format(picture)
+    if test is not None:
+        check_new(test)
+    corpus = load_corpus(data)
+    _one_thread()
+    found = explain(properties, factory, case, corpus, fault=planted)
+    draw(found, picture)
+    if json:
+        print(json_module.dumps({**to_json(found), "subject": subject, "fault": fault, "picture": str(picture)}))
+    else:
+        print(f"{case.token()} on {subject}, text {corpus.name} ({corpus.digest})")
+        print(*lines(found), f"Picture: {picture}", sep="\n")
+    if test is not None:
+        write_test(test, found, subject=subject, data=data, fault=fault)
+    raise typer.Exit(_replay_code([verdict for _, verdict in found.verdicts]))
+
+
 @app.command("list")
 def list_command() -> None:
     """List properties, kinds of configuration, subjects, faults and profiles."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +34,73 @@ class Place:
         return Place(int(data["sample"]), int(data["position"]), int(data["token"]))
 
 
+class Reading(enum.Enum):
+    """How the wrong computation treats a row, compared with the right one."""
+
+    READ = "read"
+    MISSED = "missed"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What a part of the model read: one token's row, or the pooled row of a window.
+
+    first and last: the token, twice, or the window's ends; None if they are not in the pack at hand, but in what that
+    is compared with.
+    """
+
+    first: Place | None
+    last: Place | None
+    reading: Reading = Reading.READ
+
+    def __str__(self) -> str:
+        """As a clause: "reads token 4 (sample 0, position 4)"."""
+        if self.reading is Reading.MISSED:
+            return f"does not read {self._named()}"
+        return f"reads {self._named()}{', which differs' if self.reading is Reading.DIFFERENT else ''}"
+
+    def _named(self) -> str:
+        first, last = self.first, self.last
+        if first is None or last is None:
+            return "a row that is not in this pack"
+        if first == last:
+            where = "padding" if first.sample < 0 else f"sample {first.sample}, position {first.position}"
+            return f"token {first.token} ({where})"
+        return f"the pooled row of tokens {first.token} to {last.token} ({_where(first, last)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain values."""
+        first, last = (None if place is None else place.to_json() for place in (self.first, self.last))
+        return {"first": first, "last": last, "reading": self.reading.value}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Row:
+        """Read what `to_json` wrote."""
+        first, last = (None if data[end] is None else Place.from_json(data[end]) for end in ("first", "last"))
+        return Row(first=first, last=last, reading=Reading(data["reading"]))
+
+
+def _where(first: Place, last: Place) -> str:
+    """A window's place in its sample, or what it mixes."""
+    if first.sample != last.sample:
+        names = ["padding" if place.sample < 0 else f"sample {place.sample}" for place in (first, last)]
+        return f"{names[0]} and {names[1]} mixed"
+    if first.sample < 0:
+        return "padding"
+    window, rest = divmod(first.position, last.token - first.token + 1)
+    return f"sample {first.sample}, {f'from position {first.position} on' if rest else f'window {window}'}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Witness:
     """Who read what, where, and how large the effect is.
 
     depth: 0 for the trunk, k for MTP depth k. query: the token whose result is wrong, None if the finding is about a
-    whole tensor. source: the token it read, None if there is no single one. branch: local, pool, picks, router, label,
-    loss, gradient, padding or unknown. layer: the layer's or parameter's name if known. what: the observed effect, a
-    short noun phrase with a verb ("logits moved"). magnitude and bound have the same unit.
+    whole tensor. source: the token it read, None if there is no single one. branch: local, pool, picks, router, shift,
+    label, loss, gradient, padding or unknown. layer: the layer's or parameter's name if known. at: the token whose row
+    of that layer is the first that is wrong, and row: what it read there; None if not recorded. what: the observed
+    effect, a short noun phrase with a verb ("logits moved"). magnitude and bound have the same unit.
     """
 
     property: str
@@ -49,6 +109,8 @@ class Witness:
     source: Place | None = None
     branch: str = "unknown"
     layer: str | None = None
+    at: Place | None = None
+    row: Row | None = None
     what: str
     magnitude: float
     bound: float
@@ -75,11 +137,23 @@ class Witness:
 
     def _through(self) -> str:
         branch = "" if self.branch == "unknown" else f"the {self.branch} branch"
-        if branch and self.layer is not None:
-            return f"through {branch} of {self.layer}"
-        if branch:
-            return f"through {branch}"
-        return f"in {self.layer}" if self.layer is not None else ""
+        place = " of ".join(part for part in (branch, self.layer or "") if part)
+        if not place:
+            return ""
+        if self.at is not None and self.source is None:
+            return f"first differs in {place}{self._reading()}"
+        return f"{'through' if branch else 'in'} {place}{self._reading()}"
+
+    def _reading(self) -> str:
+        """What the first wrong row read, as a clause."""
+        if self.at is None:
+            return ""
+        here = "it" if self.at == self.query else f"token {self.at.token}"
+        if self.row is None:
+            return "" if self.at == self.query else f", at {here}"
+        if self.at == self.query and self.source is not None and self.row.first == self.row.last == self.source:
+            return ""  # said already
+        return f", where {here} {self.row}"
 
     def to_json(self) -> dict[str, Any]:
         """The witness as plain values."""
@@ -90,6 +164,8 @@ class Witness:
             "source": None if self.source is None else self.source.to_json(),
             "branch": self.branch,
             "layer": self.layer,
+            "at": None if self.at is None else self.at.to_json(),
+            "row": None if self.row is None else self.row.to_json(),
             "what": self.what,
             "magnitude": _number_out(self.magnitude),
             "bound": _number_out(self.bound),
@@ -107,6 +183,8 @@ class Witness:
             source=None if data["source"] is None else Place.from_json(data["source"]),
             branch=data["branch"],
             layer=data["layer"],
+            at=None if data["at"] is None else Place.from_json(data["at"]),
+            row=None if data["row"] is None else Row.from_json(data["row"]),
             what=data["what"],
             magnitude=float(data["magnitude"]),
             bound=float(data["bound"]),

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, generator, tokens_of
+from harness.properties.perturb import Inputs
 from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_runs
-from harness.subjects.alone import Alone
+from harness.subjects.alone import Alone, recorded_alone
 from harness.tolerance import REORDERED_F64
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
@@ -44,7 +46,13 @@ def _equals_alone(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     tally = Tally(ALONE, bound=REORDERED_F64, layout=pack.layout)
     tokens = tokens_of(pack.layout.real)
     compare_runs(tally, packed, alone, tokens=tokens, other=tokens, than="the samples alone")
-    return tally.verdict()
+    return localised(
+        tally.verdict(),
+        subject,
+        layout=pack.layout,
+        got=lambda recorder: recorder.layer_outputs(pack, embeddings=embeddings),
+        expected=lambda recorder: recorded_alone(recorder, pack, embeddings=embeddings),
+    )
 
 
 def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
@@ -60,7 +68,13 @@ def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     tally = Tally(ORDER, bound=REORDERED_F64, layout=pack.layout)
     than = f"those in the order {order} behind another sample of {front.layout.total} tokens"
     compare_runs(tally, given, moved, tokens=tokens_of(pack.layout.real), other=moved_to, than=than)
-    return tally.verdict()
+    return localised(
+        tally.verdict(),
+        subject,
+        layout=pack.layout,
+        got=lambda recorder: recorder.layer_outputs(pack),
+        expected=lambda recorder: moved_back(recorder, Inputs(moved_pack), moved_to=moved_to, pack=pack),
+    )
 
 
 def _embeddings_or_lookup(subject: Subject, pack: Pack, choose: random.Random) -> Tensor | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.properties.influence import Influence
-from harness.properties.locate import locate
+from harness.properties.locate import located
 from harness.properties.measure import moved_rows, place_of, row_differences, rows_of_samples, tokens_of
 from harness.properties.perturb import Manner, other_tokens
 from harness.tolerance import EXACT
@@ -73,7 +73,8 @@ class Finder:
         if (by_source & rows).any():
             query = int(_by_distance(tokens_of(by_source & rows), torch.tensor([source]))[0])
         what = f"{kind} moved under {manner.name}"
-        return self._witness(manner, depth, query, source, what, float(difference[query]))
+        branch = "loss" if kind == "nll" else "unknown"
+        return self._witness(manner, depth, query, source, branch=branch, what=what, magnitude=float(difference[query]))
 
     def reaches(self, rows: Sequence[Tensor], *, forbidden: Tensor) -> bool:
         """Whether a gradient from the rows ([T] bool a depth) at a forbidden embedding ([T] bool) is not exactly 0."""
@@ -96,7 +97,9 @@ class Finder:
         reach = torch.where(forbidden, self.influence.reach_of(depth, torch.tensor([query])), 0.0)
         source = int(_by_distance(tokens_of(reach != 0), torch.tensor([query]))[0])
         what = "the logits have a gradient at its embedding"
-        return self._witness(self.ids, depth, query, source, what, float(reach[source]))
+        return self._witness(
+            self.ids, depth, query, source, branch="gradient", what=what, magnitude=float(reach[source])
+        )
 
     def _moved(self, manner: Manner, marked: Tensor, watched: Watched) -> tuple[int, str, Tensor] | None:
         """Depth, "logits" or "nll", and moved rows [T] bool of the first table in which a watched row moved."""
@@ -112,28 +115,30 @@ class Finder:
     def _run(self, manner: Manner, marked: Tensor) -> Observation:
         return manner.applied(marked).observe(self._subject)
 
-    def _witness(self, manner: Manner, depth: int, query: int, source: int, what: str, magnitude: float) -> Witness:
+    def _witness(
+        self, manner: Manner, depth: int, query: int, source: int, *, branch: str, what: str, magnitude: float
+    ) -> Witness:
+        """branch: what it is if no recorded part of the model differs between the two runs."""
         only = torch.zeros_like(self._layout.real)
         before = manner.applied(only)
         only[source] = True
         own = rows_of_samples(self._layout, [int(self._layout.sample[query])])
-        branch, layer = locate(
-            self._subject,
-            before=before,
-            after=manner.applied(only),
-            source=place_of(self._layout, source),
-            forbidden=lambda at: own & ~self._allowed(at)[:, source],
-        )
-        return Witness(
+        witness = Witness(
             property=self._name,
             depth=depth,
             query=place_of(self._layout, query),
             source=place_of(self._layout, source),
             branch=branch,
-            layer=layer,
             what=what,
             magnitude=magnitude,
             bound=EXACT,
+        )
+        return located(
+            witness,
+            self._subject,
+            before=before,
+            after=manner.applied(only),
+            forbidden=lambda at: own & ~self._allowed(at)[:, source],
         )
 
 

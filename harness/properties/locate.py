@@ -1,109 +1,104 @@
-"""Where a leak enters: the first recorded module in which a row moved that may not move, and through which branch.
-
-A subject may offer `layer_outputs`; without it the branch is "unknown" and the layer None.
-"""
+"""Tells witnesses where runs part, for subjects that record what their parts read and put out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from harness.properties.measure import moved_rows, tokens_of
+from harness.properties.measure import tokens_of
+from harness.properties.parting import Comparison
+from harness.subjects.protocol import Recorder
+from harness.subjects.record import NONE, laid_on
+from harness.tolerance import REORDERED_F64
 
 if TYPE_CHECKING:
     from harness.properties.perturb import Inputs
     from harness.subjects.protocol import Subject
-    from harness.witness import Place
-    from v4model import Pack, PackLayout, V4Config
+    from harness.subjects.record import Record
+    from harness.verdict import Verdict
+    from harness.witness import Witness
+    from v4model import Pack, PackLayout
+
+_kept: ContextVar[list[Comparison] | None] = ContextVar("comparisons", default=None)
 
 
-@runtime_checkable
-class Recorder(Protocol):
-    """A subject that can tell what its modules put out."""
+@contextmanager
+def comparisons_are_kept() -> Iterator[list[Comparison]]:
+    """Within, every comparison that a witness was located by is added to the list, the latest last."""
+    kept: list[Comparison] = []
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
 
-    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Mapping[str, Tensor]:
-        """Outputs [T, ...] by module name, in the order of execution; pooled rows [W, ...] for compressors.
 
-        Names: layers.{i}.{self_attn|mlp|attn_hc|ffn_hc|self_attn.compressor}, and mtp.{k}.{the same}.
-        """
-        ...
+def located(
+    witness: Witness, subject: Subject, *, before: Inputs, after: Inputs, forbidden: Callable[[int], Tensor]
+) -> Witness:
+    """The witness of a perturbation with the place where its two runs part, as it is if the subject records nothing.
 
-
-def locate(
-    subject: Subject, *, before: Inputs, after: Inputs, source: Place, forbidden: Callable[[int], Tensor]
-) -> tuple[str, str | None]:
-    """Branch and layer of a leak, by comparing the two runs module by module.
-
-    forbidden(depth) gives the rows ([T] bool) of a module of that depth (0 trunk) that may not depend on the source.
+    forbidden(depth) gives the rows ([T] bool) of that depth (0 trunk) that may not depend on what was perturbed.
     """
     if not isinstance(subject, Recorder):
-        return "unknown", None
-    with torch.no_grad():
-        old = subject.layer_outputs(before.pack, embeddings=before.embeddings)
-        new = subject.layer_outputs(after.pack, embeddings=after.embeddings)
-    layout = before.pack.layout
-    moved_pool = False
-    carriers = torch.zeros_like(layout.real)
-    carriers[source.token] = True
-    for name, output in new.items():
-        if _is_pool(name):
-            moved_pool = moved_pool or _foreign_row_moved(output, old[name], name, layout, subject.config, source)
-            continue
-        moved = moved_rows(output, old[name])
-        blind = forbidden(_depth(name))
-        if (moved & blind).any():
-            branch = _branch(name, subject.config, moved & blind, blind, carriers, moved_pool=moved_pool)
-            return branch, name
-        carriers = carriers | moved
-    return "unknown", None
+        return witness
+    old, new = (subject.layer_outputs(inputs.pack, embeddings=inputs.embeddings) for inputs in (before, after))
+    comparison = Comparison(
+        got=new, expected=old, layout=before.pack.layout, config=subject.config, agree=forbidden, bound=0.0
+    )
+    return _told(witness, comparison)
 
 
-def _is_pool(name: str) -> bool:
-    return "compressor" in name.rsplit(".", 1)[-1]
+def localised(
+    verdict: Verdict,
+    subject: Subject,
+    *,
+    layout: PackLayout,
+    got: Callable[[Recorder], Record],
+    expected: Callable[[Recorder], Record],
+    agree: Callable[[int], Tensor] | None = None,
+) -> Verdict:
+    """A verdict about two runs that should agree, with the place where their records part.
 
+    agree(depth): the rows ([T] bool) that should; every real token by default.
 
-def _depth(name: str) -> int:
-    return int(name.split(".")[1]) + 1 if name.startswith("mtp.") else 0
-
-
-def _layer(name: str, config: V4Config) -> int:
-    number = int(name.split(".")[1])
-    return config.num_hidden_layers + number if name.startswith("mtp.") else number
-
-
-def _branch(name: str, config: V4Config, moved: Tensor, blind: Tensor, carriers: Tensor, *, moved_pool: bool) -> str:
-    """Which part of a module read the source.
-
-    moved: the rows of it that moved although they may not ([T] bool), out of `blind`. carriers: the rows that had moved
-    before and might have been read.
+    The records are made only for a violated verdict of a subject that records.
     """
-    if not name.endswith("self_attn"):
-        return {"mlp": "router", "e_proj": "shift", "h_proj": "shift"}.get(name.rsplit(".", 1)[-1], "unknown")
-    if config.kind(_layer(name, config)) == "dense":
-        return "local"
-    if moved_pool:
-        return "pool"
-    # Local tokens are at most window - 1 away; a row further from every carrier can only have picked a pooled row.
-    distance = (tokens_of(blind)[:, None] - tokens_of(carriers)[None, :]).abs().amin(dim=1)
-    near = distance < config.sliding_window
-    moved_blind = moved[blind]
-    if (moved_blind & ~near).any():
-        return "picks"
-    # Where all that are near moved, and none of those further away, the window is what they share.
-    return "local" if moved_blind[near].all() and not near.all() else "local or pool"
+    if verdict.witness is None or not isinstance(subject, Recorder):
+        return verdict
+    comparison = Comparison(
+        got=got(subject),
+        expected=expected(subject),
+        layout=layout,
+        config=subject.config,
+        agree=agree or (lambda _depth: layout.real),
+        bound=REORDERED_F64,
+    )
+    return replace(verdict, witness=_told(verdict.witness, comparison))
 
 
-def _foreign_row_moved(
-    new: Tensor, old: Tensor, name: str, layout: PackLayout, config: V4Config, source: Place
-) -> bool:
-    """Whether a pooled row changed that may not depend on the source: one of another sample, or an earlier window."""
-    ratio = config.compress_ratios[_layer(name, config)]
-    rows = [(sample, window) for sample, length in enumerate(layout.lengths) for window in range(length // ratio)]
-    if len(rows) != len(new) or not rows:
-        return False
-    own = source.position // ratio
-    allowed = torch.tensor([sample == source.sample and window >= own for sample, window in rows])
-    return bool((moved_rows(new, old) & ~allowed).any())
+def moved_back(recorder: Recorder, moved: Inputs, *, moved_to: Tensor, pack: Pack) -> Record:
+    """The record of samples laid out in another way (`runs.laid_out`), at their places in the pack that they are from.
+
+    moved_to: [real tokens] where each real token of `pack` lies in the moved one.
+    """
+    tokens = torch.full((moved.pack.layout.total,), NONE)
+    tokens[moved_to] = tokens_of(pack.layout.real)
+    record = recorder.layer_outputs(moved.pack, embeddings=moved.embeddings)
+    return laid_on([(record, tokens)], total=pack.layout.total)
+
+
+def _told(witness: Witness, comparison: Comparison) -> Witness:
+    kept = _kept.get()
+    if kept is not None:
+        kept.append(comparison)
+    origin = comparison.origin(near=None if witness.query is None else witness.query.token)
+    if origin is None:
+        return witness
+    return replace(witness, branch=origin.branch, layer=origin.layer, at=origin.at, row=origin.row)

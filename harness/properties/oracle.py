@@ -16,8 +16,12 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.locate import localised
+from harness.properties.measure import rows_of_samples
+from harness.properties.read_record import record_of
 from harness.properties.tally import Tally
 from harness.subjects.numpy_reading import Reading, ReadingConfig, read
+from harness.subjects.record import laid_on
 from harness.tolerance import ORACLE_F64
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
@@ -58,7 +62,22 @@ def _matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     tally.counts(
         {name: observation.counts[name] for name in _read_counts(readings)}, _read_counts(readings), than=_THAN
     )
-    return tally.verdict()
+    return localised(
+        tally.verdict(),
+        subject,
+        # What is compared is the excerpt; the places are told in the case's layout.
+        layout=whole.layout,
+        got=lambda recorder: laid_on([(recorder.layer_outputs(pack), tokens)], total=whole.layout.total),
+        expected=lambda _: laid_on(
+            [(record_of(readings, config=subject.config, layout=pack.layout), tokens)], total=whole.layout.total
+        ),
+        agree=lambda depth: _read_rows(whole.layout, samples, depth=depth),
+    )
+
+
+def _read_rows(layout: PackLayout, samples: Sequence[int], *, depth: int) -> Tensor:
+    """[T] bool: rows of the samples that were read; what stands where token t + depth is outside is left open."""
+    return rows_of_samples(layout, samples) & (layout.ahead(depth) >= 0)
 
 
 def read_samples(layout: PackLayout, *, config: V4Config) -> list[int]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, tokens_of
 from harness.properties.perturb import Inputs, nan_embeddings
 from harness.properties.runs import Run, laid_out, paddings_of, run_with_gradients
@@ -38,9 +39,8 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     padded, clean = (given, other) if given_is_padded else (other, given)
     poisoned = _poisoned(padded, choose, vocab_size=subject.config.vocab_size)
     table = subject.embeddings(padded)
-    run = run_with_gradients(
-        subject, poisoned, embeddings=nan_embeddings(padded, table).applied(~padded.layout.real).embeddings
-    )
+    embeddings = nan_embeddings(padded, table).applied(~padded.layout.real).embeddings
+    run = run_with_gradients(subject, poisoned, embeddings=embeddings)
     content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run)
     if content.violated:
         return content.verdict()
@@ -49,7 +49,15 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     one, two = (run, clean_run) if given_is_padded else (clean_run, run)
     tokens = tokens_of(given.layout.real)
     compare_runs(tally, one, two, tokens=tokens, other=moved_to, than=f"those with {_in_words(other)}")
-    return tally.verdict()
+    poisoned_inputs, clean_inputs = Inputs(poisoned, embeddings), Inputs(clean, subject.embeddings(clean))
+    mine, theirs = (poisoned_inputs, clean_inputs) if given_is_padded else (clean_inputs, poisoned_inputs)
+    return localised(
+        tally.verdict(),
+        subject,
+        layout=given.layout,
+        got=lambda recorder: recorder.layer_outputs(mine.pack, embeddings=mine.embeddings),
+        expected=lambda recorder: moved_back(recorder, theirs, moved_to=moved_to, pack=given),
+    )
 
 
 def _content_changes_nothing(subject: Subject, clean: Inputs, looked_up: Inputs, poisoned: Run) -> Tally:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.properties import Property, register
+from harness.properties.locate import localised
 from harness.properties.measure import draw, place_of, row_differences, tokens_of
 from harness.properties.runs import run_with_gradients, shared_run
 from harness.properties.tally import Tally, compare_runs
@@ -41,7 +42,13 @@ def _cp_matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     tally = Tally(CP, bound=REORDERED_F64, layout=pack.layout)
     real = tokens_of(pack.layout.real)
     compare_runs(tally, got, expected, tokens=real, other=real, than="one rank")
-    verdict = tally.verdict()
+    verdict = localised(
+        tally.verdict(),
+        subject,
+        layout=pack.layout,
+        got=lambda recorder: recorder.layer_outputs(pack, embeddings=embeddings),
+        expected=lambda _: one.layer_outputs(pack, embeddings=embeddings),
+    )
     if verdict.witness is None:
         return verdict
     witness = verdict.witness

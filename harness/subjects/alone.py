@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from harness.subjects.protocol import Depth, Observation
+from harness.subjects.protocol import Depth, Observation, Recorder
+from harness.subjects.record import Record, laid_on
 from v4model import Pack, PackLayout
 
 if TYPE_CHECKING:
@@ -47,11 +48,7 @@ class Alone:
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """Run every sample alone; gradients flow to the samples' slices of `embeddings` [T, D]."""
-        runs = []
-        for start, length in zip(pack.layout.starts, pack.layout.lengths, strict=True):
-            part = slice(start, start + length)
-            single = Pack(pack.tokens[part], layout=PackLayout.single(length), supervised=pack.supervised[part])
-            runs.append(self.inner.observe(single, embeddings=None if embeddings is None else embeddings[part]))
+        runs = [self.inner.observe(single, embeddings=own) for _, single, own in _singles(pack, embeddings)]
         return Observation(
             depths=tuple(
                 Depth(
@@ -65,6 +62,25 @@ class Alone:
             counts={name: sum(run.counts[name] for run in runs) for name in runs[0].counts},
             losses={},
         )
+
+
+def recorded_alone(recorder: Recorder, pack: Pack, *, embeddings: Tensor | None) -> Record:
+    """What the recorder's parts read and put out for every sample alone, at the samples' places in the pack."""
+    return laid_on(
+        [
+            (recorder.layer_outputs(single, embeddings=own), torch.arange(start, start + single.layout.total))
+            for start, single, own in _singles(pack, embeddings)
+        ],
+        total=pack.layout.total,
+    )
+
+
+def _singles(pack: Pack, embeddings: Tensor | None) -> Iterator[tuple[int, Pack, Tensor | None]]:
+    """Each sample's first token, the sample as a pack, and its rows of the embeddings [T, D]."""
+    for start, length in zip(pack.layout.starts, pack.layout.lengths, strict=True):
+        part = slice(start, start + length)
+        single = Pack(pack.tokens[part], layout=PackLayout.single(length), supervised=pack.supervised[part])
+        yield start, single, None if embeddings is None else embeddings[part]
 
 
 def _in_place(parts: list[Tensor], layout: PackLayout) -> Tensor:

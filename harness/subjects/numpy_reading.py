@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import HarnessError
-from harness.subjects.numpy_reading_blocks import BlockNotes, mtp_input, run_block
+from harness.subjects.numpy_reading_blocks import BlockNotes, embeddings_ahead, mtp_input, run_block
 from harness.subjects.numpy_reading_layers import (
     Bools,
     Floats,
@@ -63,7 +63,11 @@ class Reading:
     len * L and `balance_lengths` len for each learned-router block (an MTP block's len is its number of valid
     positions); `kl` the index KL of each query [T] for each CSA block; `router_counts` the selections [E] of valid
     positions for each learned-router block; `experts` every position's selection [T, k] for every block; `picks` the
-    ascending window indices of each query for each CSA block. `loss` is the total of a step made of this one sample.
+    ascending window indices of each query for each CSA block. `parts` are what the parts of every block put out, by
+    block and part ("model.layers.1.self_attn"), in the order of execution: the collapsed streams [T, D] of attn_hc and
+    ffn_hc, self_attn and mlp [T, D], the pooled rows [W, d] of self_attn.compressor, the expanded streams [T, K, D] of
+    attn_hc.streams and ffn_hc.streams, the embeddings ahead [T, D] of mtp.{k}.e_proj.shifted. `loss` is the total of a
+    step made of this one sample.
     """
 
     logits: Floats
@@ -79,6 +83,7 @@ class Reading:
     router_counts: Mapping[str, Ints]
     experts: Mapping[str, Ints]
     picks: Mapping[str, tuple[tuple[int, ...], ...]]
+    parts: Mapping[str, Floats]
     balance_sum: float
     kl_sum: float
     loss: float
@@ -157,6 +162,7 @@ def read(
     mtp = []
     for depth in range(1, config.num_nextn_predict_layers + 1):
         own, valid = below(weights, f"mtp.{depth - 1}"), np.arange(len(tokens)) + depth < len(tokens)
+        notes.parts[f"mtp.{depth - 1}.e_proj.shifted"] = embeddings_ahead(embedded, depth=depth)
         streams = mtp_input(embedded, streams=streams, weights=own, depth=depth, eps=config.rms_norm_eps)
         streams = block(streams, layer=config.num_hidden_layers + depth - 1, valid=valid)
         mtp.append(head(streams, owner=f"mtp.{depth - 1}", depth=depth))
@@ -188,7 +194,7 @@ def _assemble(
         logits=trunk.logits, hidden=trunk.hidden, nll=trunk.nll, counted=trunk.counted,
         main_nll_sum=trunk.nll_sum, main_count=trunk.count, mtp=mtp,
         balance_sums=notes.balance_sums, balance_lengths=notes.balance_lengths, kl=notes.kl,
-        router_counts=notes.router_counts, experts=notes.experts, picks=notes.picks,
+        router_counts=notes.router_counts, experts=notes.experts, picks=notes.picks, parts=notes.parts,
         balance_sum=float(sum(notes.balance_sums.values())), kl_sum=kl_sum, loss=loss,
     )  # fmt: skip
 

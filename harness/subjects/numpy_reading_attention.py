@@ -156,9 +156,11 @@ def index_divergence(probabilities: Floats, *, scores: Floats) -> float:
 
 @dataclass(frozen=True)
 class Attended:
-    """`out` [T, D]; `picks`, the windows each query used, and `divergence` [T], its index KL (both CSA only)."""
+    """`out` [T, D]; `pool` [W, d], its rows; `picks`, the windows each query used, and `divergence` [T], its index KL
+    (both CSA only)."""
 
     out: Floats
+    pool: Floats
     picks: tuple[tuple[int, ...], ...] | None
     divergence: Floats | None
 
@@ -209,4 +211,4 @@ def attend(x: Floats, *, weights: Weights, config: ReadingConfig, ratio: int) ->
             divergence[t] = index_divergence(probabilities[:, len(near) :], scores=scores[t, rows])
     heads = rotate(heads, positions=-places, frequencies=frequencies)
     out = project_out(heads, weights=weights, groups=config.o_groups)
-    return Attended(out, picks, divergence if picks is not None else None)
+    return Attended(out, pool, picks, divergence if picks is not None else None)

@@ -39,6 +39,7 @@ class BlockNotes:
     router_counts: dict[str, Ints] = field(default_factory=dict)
     experts: dict[str, Ints] = field(default_factory=dict)
     picks: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    parts: dict[str, Floats] = field(default_factory=dict)
 
     def note_routing(self, name: str, *, routing: Routing, valid: Bools) -> None:
         self.experts[name] = routing.chosen
@@ -69,18 +70,24 @@ def run_block(
     block, eps = below(weights, name), config.rms_norm_eps
 
     pre, post, comb = hyper_coefficients(streams, weights=below(block, "attn_hc"), config=config)
-    x = rms_norm(collapse(streams, pre=pre), weight=block["input_layernorm.weight"], eps=eps)
+    collapsed = collapse(streams, pre=pre)
+    x = rms_norm(collapsed, weight=block["input_layernorm.weight"], eps=eps)
     attended = attend(x, weights=below(block, "self_attn"), config=config, ratio=config.compress_ratios[layer])
     streams = expand(streams, out=attended.out, post=post, comb=comb)
+    notes.parts |= {f"{name}.attn_hc": collapsed, f"{name}.self_attn.compressor": attended.pool}
+    notes.parts |= {f"{name}.self_attn": attended.out, f"{name}.attn_hc.streams": streams}
     if attended.picks is not None and attended.divergence is not None:
         notes.picks[name], notes.kl[name] = attended.picks, attended.divergence
 
     pre, post, comb = hyper_coefficients(streams, weights=below(block, "ffn_hc"), config=config)
-    x = rms_norm(collapse(streams, pre=pre), weight=block["post_attention_layernorm.weight"], eps=eps)
+    collapsed = collapse(streams, pre=pre)
+    x = rms_norm(collapsed, weight=block["post_attention_layernorm.weight"], eps=eps)
     hashed = trunk and layer < config.num_hash_layers
     out, routing = mixture(x, tokens=tokens, weights=below(block, "mlp"), config=config, hashed=hashed)
     notes.note_routing(name, routing=routing, valid=valid)
-    return expand(streams, out=out, post=post, comb=comb)
+    streams = expand(streams, out=out, post=post, comb=comb)
+    notes.parts |= {f"{name}.ffn_hc": collapsed, f"{name}.mlp": out, f"{name}.ffn_hc.streams": streams}
+    return streams
 
 
 def mtp_input(embedded: Floats, *, streams: Floats, weights: Weights, depth: int, eps: float) -> Floats:
@@ -89,9 +96,15 @@ def mtp_input(embedded: Floats, *, streams: Floats, weights: Weights, depth: int
     `embedded` [T, D] are the sample's embeddings; a position with no token t+k gets 0. `streams` are the output of the
     previous depth's block, before its own HyperHead.
     """
-    ahead = np.zeros_like(embedded)
-    for t in range(len(embedded) - depth):
-        ahead[t] = embedded[t + depth]
+    ahead = embeddings_ahead(embedded, depth=depth)
     token_part = rms_norm(ahead, weight=weights["enorm.weight"], eps=eps) @ weights["e_proj.weight"].T
     stream_part = rms_norm(streams, weight=weights["hnorm.weight"], eps=eps) @ weights["h_proj.weight"].T
     return np.asarray(token_part[:, None, :] + stream_part)
+
+
+def embeddings_ahead(embedded: Floats, *, depth: int) -> Floats:
+    """[T, D]: the embedding of token t + depth at position t, 0 where the sample has none."""
+    ahead = np.zeros_like(embedded)
+    for t in range(len(embedded) - depth):
+        ahead[t] = embedded[t + depth]
+    return ahead

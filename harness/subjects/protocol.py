@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from harness.subjects.record import Record
     from v4model import Pack, V4Config
 
 
@@ -68,6 +69,15 @@ class Subject(Protocol):
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """Run the pack; embeddings [T, D], if given, replace the lookup in the trunk and in every MTP depth."""
+        ...
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A subject that can tell what its parts read and put out."""
+
+    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Record:
+        """One forward pass under the names of `harness.subjects.record`, as many of them as the subject has."""
         ...
 
 

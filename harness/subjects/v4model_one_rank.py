@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.subjects.protocol import Depth, Observation, Subject
+from harness.subjects.record import Record
+from harness.subjects.recording import recording
 from v4model import Pack, V4Config, V4Model, V4Output, hf
-
-_RECORDED = ("attn_hc", "self_attn", "compressor", "ffn_hc", "mlp", "e_proj")
 
 
 @dataclass(frozen=True)
@@ -61,15 +60,11 @@ class V4OneRank:
             for name, tensor in tensors.items()
         }
 
-    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Mapping[str, Tensor]:
-        """Outputs of the parts of every block in the order of execution, [T, ...], or [W, ...] of compressors.
-
-        Names: layers.{i}.self_attn, layers.{i}.self_attn.compressor, layers.{i}.mlp, layers.{i}.attn_hc, ... and
-        mtp.{k}.self_attn, ..., mtp.{k}.e_proj.
-        """
-        with torch.no_grad(), _recording(self.model) as outputs:
+    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Record:
+        """One forward pass, recorded under the names of `harness.subjects.record`."""
+        with torch.no_grad(), recording(self.model) as found:
             self.model(pack, embeddings=embeddings)
-        return outputs
+        return found.own
 
 
 def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
@@ -104,31 +99,6 @@ def observation(out: V4Output, *, real: Tensor) -> Observation:
 def _values(logits: Tensor | None) -> Tensor:
     assert logits is not None, "logits were asked for"
     return logits
-
-
-@contextmanager
-def _recording(model: V4Model) -> Iterator[dict[str, Tensor]]:
-    outputs: dict[str, Tensor] = {}
-    handles = []
-    for path, module in model.named_modules():
-        name = path.removeprefix("trunk.").replace(".block.", ".")
-        # The indexer's own compressor is told apart from the attention's by its path.
-        if name.rsplit(".", 1)[-1] in _RECORDED and name.startswith(("layers.", "mtp.")):
-            handles.append(module.register_forward_hook(_recorder(outputs, name)))
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _recorder(outputs: dict[str, Tensor], name: str) -> Any:
-    def record(_module: nn.Module, _args: Any, output: Any) -> None:
-        # Attention gives a value with `out`, the MoE and mHC a tuple that starts with theirs.
-        first = output[0] if isinstance(output, tuple) else getattr(output, "out", output)
-        outputs[name] = first.detach()
-
-    return record
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,10 +18,12 @@ from torch.nn import functional as F
 
 from harness.subjects.protocol import Depth, Observation
 from harness.subjects.rank_pool import RankPool, pool_of
+from harness.subjects.record import Record, joined_ranks
+from harness.subjects.recording import Recording, recording
 from harness.subjects.v4model_one_rank import V4OneRank, lively_model, observation
 from v4model import Pack, V4Config, V4Model
 from v4model.exchange import RankError
-from v4model.pack.shard import shard_of
+from v4model.pack.shard import ShardPlan, shard_of
 from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.processes import join
@@ -63,6 +65,13 @@ def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: 
     return run, RankGraph([*differentiable, *scalars.values()], inputs)
 
 
+def record_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member, found: Recording) -> Record:
+    """What one rank's parts read and put out, inside `recording`."""
+    with torch.no_grad():
+        model(pack, embeddings=embeddings, ranks=member.ranks)
+    return found.own
+
+
 def backward_rank(graph: RankGraph, grads: list[Tensor | None]) -> list[Tensor | None]:
     """Gradients of the inputs for those of the outputs (None: not asked); collective, like the forward pass."""
     pairs = [
@@ -93,6 +102,8 @@ class World(Protocol):
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]: ...
 
+    def record(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> list[Record]: ...
+
 
 class InProcess:
     """Ranks simulated in this process, deterministic to the bit."""
@@ -112,6 +123,11 @@ class InProcess:
         )
         return result
 
+    def record(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> list[Record]:
+        world, model = InProcessWorld(Mesh(cp=self.ranks)), subject.model
+        with recording(model) as found:
+            return world.run(lambda member: record_rank(model, pack, embeddings[member.rank], member, found))
+
 
 class Processes:
     """Ranks on this process's warm pool of gloo processes; they build the model themselves, from its key."""
@@ -122,13 +138,24 @@ class Processes:
     def forward(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
         handle = _RemoteGraph(pool_of(self.ranks))
         alive = sorted(graph.number for graph in _RemoteGraph.alive)
-        key = (subject.config, subject.model.dtype, subject.seed)
-        arguments = [(self.ranks, key, pack, part, handle.number, alive) for part in embeddings]
+        arguments = [(self.ranks, _key(subject), pack, part, handle.number, alive) for part in embeddings]
         return handle.pool.call(_forward_there, arguments), handle
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]:
         result: list[list[Tensor | None]] = handle.pool.call(_backward_there, [(handle.number, part) for part in grads])
         return result
+
+    def record(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> list[Record]:
+        arguments = [(self.ranks, _key(subject), pack, part) for part in embeddings]
+        return pool_of(self.ranks).call(_record_there, arguments)
+
+
+_Key: TypeAlias = tuple[V4Config, torch.dtype, int]
+"""What `lively_model` builds the same model from in any process."""
+
+
+def _key(subject: V4OneRank) -> _Key:
+    return subject.config, subject.model.dtype, subject.seed
 
 
 class _RemoteGraph:
@@ -149,7 +176,7 @@ _members_here: dict[int, Member] = {}
 
 def _forward_there(
     ranks: int,
-    key: tuple[V4Config, torch.dtype, int],
+    key: _Key,
     pack: Pack,
     embeddings: Tensor | None,
     number: int,
@@ -158,10 +185,21 @@ def _forward_there(
     """On a rank of a pool."""
     for forgotten in set(_graphs_here) - set(alive):
         del _graphs_here[forgotten]
+    run, _graphs_here[number] = forward_rank(lively_model(*key), pack, embeddings, _member_here(ranks))
+    return run
+
+
+def _record_there(ranks: int, key: _Key, pack: Pack, embeddings: Tensor | None) -> Record:
+    """On a rank of a pool."""
+    model = lively_model(*key)
+    with recording(model) as found:
+        return record_rank(model, pack, embeddings, _member_here(ranks), found)
+
+
+def _member_here(ranks: int) -> Member:
     if ranks not in _members_here:
         _members_here[ranks] = join(Mesh(cp=ranks), checked=True)
-    run, _graphs_here[number] = forward_rank(lively_model(*key), pack, embeddings, _members_here[ranks])
-    return run
+    return _members_here[ranks]
 
 
 def _backward_there(number: int, grads: list[Tensor | None]) -> list[Tensor | None]:
@@ -179,11 +217,7 @@ class _Joined(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:  # fmt: skip
         plan = shard_of(pack.layout, rank=0, ranks=world.ranks)
         ctx.world, ctx.plan, ctx.total, ctx.given = world, plan, pack.layout.total, embeddings.numel() > 0
-        parts: list[Tensor | None] = [None] * world.ranks
-        if ctx.given:
-            padded = F.pad(embeddings, (0, 0, 0, plan.layout.total - ctx.total))
-            parts = list(padded.split(plan.size))
-        runs, ctx.handle = world.forward(subject, pack, parts)
+        runs, ctx.handle = world.forward(subject, pack, _by_rank(embeddings if ctx.given else None, plan))
         _check_alike(runs)
         names += runs[0].scalars
         counts |= runs[0].counts
@@ -214,6 +248,13 @@ class _Joined(torch.autograd.Function):
         if ctx.given:
             embeddings = torch.cat([of_rank.pop(0) for of_rank in found])[: ctx.total]
         return (None, None, None, None, None, embeddings, *(_sum(of_ranks) for of_ranks in zip(*found, strict=True)))
+
+
+def _by_rank(embeddings: Tensor | None, plan: ShardPlan) -> list[Tensor | None]:
+    """Each rank's rows of the pack's embeddings [T, D], padded as the plan pads the pack; None for each if None."""
+    if embeddings is None:
+        return [None] * plan.ranks
+    return list(F.pad(embeddings, (0, 0, 0, plan.layout.total - len(embeddings))).split(plan.size))
 
 
 def _sum(parts: Sequence[Tensor | None]) -> Tensor | None:
@@ -267,6 +308,11 @@ class V4OnRanks:
     def embeddings(self, pack: Pack) -> Tensor:
         """[T, D], 0 at padding, detached."""
         return self.one.embeddings(pack)
+
+    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Record:
+        """What all ranks read and put out, joined; pooled rows as rank 0 has gathered them."""
+        plan = shard_of(pack.layout, rank=0, ranks=self.world.ranks)
+        return joined_ranks(self.world.record(self.one, pack, _by_rank(embeddings, plan)), total=pack.layout.total)
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """One forward on all ranks; raises RankError if they disagree."""

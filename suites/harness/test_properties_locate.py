@@ -1,8 +1,9 @@
-"""Where a leak entered: branch and layer, from recorded outputs made by hand and from the real model with a fault."""
+"""Where a leak entered: branch, layer and row of the real model's faults, on one rank and on several."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from unittest import mock
 
 import pytest
 import torch
@@ -10,141 +11,124 @@ from torch import Tensor
 
 from harness.case import Case
 from harness.catalogue import find_fault, find_property
+from harness.engine import decide
+from harness.properties.equivalence import ALONE, ORDER
 from harness.properties.isolation import FUTURE, SAMPLE
-from harness.properties.locate import locate
-from harness.properties.measure import place_of
-from harness.properties.perturb import Inputs
-from harness.subjects.protocol import Observation
+from harness.properties.locate import comparisons_are_kept
+from harness.properties.oracle import NAME as READING
+from harness.properties.padding import NAME as PADDING
+from harness.properties.parity import CP
 from harness.subjects.v4model_one_rank import build
+from harness.witness import Witness
 from suites.harness import fakes
-from suites.harness.fake_subject import FakeModel
-from v4model import Pack
+from v4model.layers.router import HashRouter, Router, Routing
 
-CASE = Case(config="all", lengths=(12, 20), total=32, seed=0)
-SECOND_SAMPLE = torch.arange(32) >= 12
+LAYOUT = "9.22p3.17+56/s11"
 
 
-class Recorded(FakeModel):
-    """Gives what it was told as layer outputs: zeros, and ones at the rows that move where the ids are not all 0."""
-
-    def __init__(self, moved: Mapping[str, list[int]], *, pooled: Mapping[str, int]) -> None:
-        super().__init__(CASE.v4config(), torch.float64, 0, defects=frozenset())
-        self._moved = moved
-        self._pooled = pooled
-
-    def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Mapping[str, Tensor]:
-        """As told."""
-        assert embeddings is None
-        outputs = {}
-        for name, rows in self._moved.items():
-            outputs[name] = torch.zeros(self._pooled.get(name, 32), 2)
-            if bool(pack.tokens.any()):
-                outputs[name][rows] = 1.0
-        return outputs
+def witness_of(fault: str, name: str, config: str) -> Witness:
+    case, planted = Case.from_token(f"{config}/{LAYOUT}"), find_fault(fault)
+    witness = decide(find_property(name), build, case, fakes.corpus(), fault=planted).witness
+    assert witness is not None
+    return witness
 
 
-def located(
-    moved: Mapping[str, list[int]], *, source: int, pooled: Mapping[str, int] | None = None
-) -> tuple[str, str | None]:
-    layout = CASE.layout()
-    before = Inputs(Pack(torch.zeros(32, dtype=torch.int64), layout=layout))
-    after = Inputs(Pack(torch.ones(32, dtype=torch.int64), layout=layout))
-    return locate(
-        Recorded(moved, pooled=pooled or {}),
-        before=before,
-        after=after,
-        source=place_of(layout, source),
-        forbidden=lambda _depth: SECOND_SAMPLE,
-    )
+# Ranks of 4 own 14 tokens each: cuts at 14, 28 and 42. The first window of a sample starts where it does, at 9 and 34.
+@pytest.mark.parametrize(
+    ("fault", "name", "config", "branch", "layer", "reading"),
+    [
+        ("A1", SAMPLE, "dense", "local", "mtp.0.self_attn", "reads token 8 (sample 0, position 8)"),
+        ("A1", ALONE, "csa", "local", "mtp.0.self_attn", "reads token"),
+        ("B1", SAMPLE, "all", "local", "layers.0.self_attn", "reads token 8 (sample 0, position 8)"),
+        ("B1", SAMPLE, "hca", "local", "layers.0.self_attn", "reads token 8 (sample 0, position 8)"),
+        ("C1", SAMPLE, "csa", "pool", "layers.0.self_attn", "reads the pooled row of tokens 8 to 11 (sample 0 and"),
+        ("C2", ORDER, "csa", "pool", "layers.0.self_attn", "from position"),
+        ("C3", SAMPLE, "all", "pool", "layers.1.self_attn", "row of tokens 9 to 12 (sample 1, window 0)"),
+        ("C7", FUTURE, "csa", "pool", "layers.0.self_attn", "window"),
+        ("C7", FUTURE, "hca", "pool", "layers.0.self_attn", "window"),
+        ("C8", SAMPLE, "csa", "picks", "layers.0.self_attn", "(sample 0, window"),
+        ("C16", FUTURE, "csa", "pool", "layers.0.self_attn", "from position"),
+        ("C16", FUTURE, "hca", "pool", "layers.0.self_attn", "from position"),
+        ("D1", SAMPLE, "dense", "shift", "mtp.0.e_proj", "reads token 9 (sample 1, position 0)"),
+        ("D1", ALONE, "dense", "shift", "mtp.0.e_proj", "reads token 9 (sample 1, position 0)"),
+        ("D4", PADDING, "dense", "shift", "mtp.0.e_proj", "reads token"),
+        ("E2", CP, "dense@4", "local", "layers.0.self_attn", "does not read token 13 (sample 1, position 4)"),
+        ("E2b", CP, "csa@4", "local", "layers.0.self_attn", "does not read token"),
+        ("E3", CP, "csa@4", "pool", "layers.0.self_attn", "of tokens 17 to 20 (sample 1, window 2), which differs"),
+        ("E5", CP, "hca@4", "local", "layers.0.self_attn", "does not read token 27 (sample 1, position 18)"),
+        ("E8", CP, "csa@4", "picks", "layers.0.self_attn", "pooled row"),
+        ("C4", READING, "csa", "pool", "layers.0.self_attn", "window 0), which differs"),
+        ("D8", READING, "dense", "shift", "mtp.1.e_proj", "reads token"),
+        ("D5", CP, "dense@4", "shift", "mtp.0.e_proj", "does not read token 42 (sample 2, position 8)"),
+    ],
+)  # fmt: skip
+def test_faults_are_located(fault: str, name: str, config: str, branch: str, layer: str, reading: str) -> None:
+    witness = witness_of(fault, name, config)
+    assert (witness.branch, witness.layer) == (branch, layer)
+    assert witness.at is not None
+    assert reading in str(witness.row)
+    assert f"the {branch} branch of {layer}" in witness.sentence()
 
 
-def test_rows_that_may_move_say_nothing() -> None:
-    assert located({"layers.0.self_attn": [11], "layers.0.mlp": [11]}, source=11) == ("unknown", None)
+@pytest.mark.parametrize(("fault", "layer"), [("B7", "layers.0.self_attn"), ("F6", "layers.0.attn_hc")])
+def test_wrong_arithmetic_has_a_layer_and_no_branch(fault: str, layer: str) -> None:
+    witness = witness_of(fault, READING, "dense")
+    assert (witness.branch, witness.layer, witness.row) == ("unknown", layer, None)
+    assert witness.at is not None
+    assert f"first differs in {layer}" in witness.sentence()
 
 
-def test_a_dense_layer_can_only_read_its_window() -> None:
-    moved = {"layers.0.attn_hc": [11], "layers.0.self_attn": [11, *range(12, 19)], "layers.0.mlp": list(range(11, 19))}
-    assert located(moved, source=11) == ("local", "layers.0.self_attn")
+def test_another_label_is_the_loss() -> None:
+    witness = witness_of("D12", SAMPLE, "dense")
+    assert (witness.branch, witness.layer, witness.at) == ("loss", None, None)
 
 
-def test_the_first_module_counts() -> None:
-    assert located({"layers.0.mlp": [30], "layers.1.self_attn": [20]}, source=11) == ("router", "layers.0.mlp")
-    assert located({"mtp.0.e_proj": [12], "mtp.0.self_attn": [12]}, source=11) == ("shift", "mtp.0.e_proj")
-    assert located({"layers.2.ffn_hc": [12]}, source=11) == ("unknown", "layers.2.ffn_hc")
+def test_gradients_that_do_not_come_back_have_no_place_in_the_forward_pass() -> None:
+    witness = witness_of("E14", CP, "dense@4")
+    assert (witness.branch, witness.at) == ("gradient", None)
+    assert "on rank" in witness.what
 
 
-def test_a_row_beyond_the_window_was_picked() -> None:
-    # Layer 1 is CSA, window 8: token 11 is the last one that moved before, token 19 is 8 further.
-    assert located({"layers.1.self_attn": [12, 19]}, source=11) == ("picks", "layers.1.self_attn")
+def test_experts_chosen_by_the_neighbour_are_the_router() -> None:
+    healthy = HashRouter.forward
 
+    def by_the_token_before(self: Router, x: Tensor, *, tokens: Tensor) -> Routing:
+        assert isinstance(self, HashRouter)
+        return healthy(self, x, tokens=tokens.roll(1))
 
-def test_exactly_the_window_is_local_in_any_layer() -> None:
-    assert located({"layers.1.self_attn": list(range(12, 19))}, source=11) == ("local", "layers.1.self_attn")
-
-
-def test_some_rows_of_the_window_may_be_either() -> None:
-    assert located({"layers.1.self_attn": [13, 14]}, source=11) == ("local or pool", "layers.1.self_attn")
-
-
-def test_a_pooled_row_of_the_other_sample_is_the_pool() -> None:
-    # 12 // 4 = 3 rows of the first sample, 20 // 4 = 5 of the second.
-    moved = {"layers.1.self_attn.compressor": [2, 3], "layers.1.self_attn": [12, 13]}
-    pooled = {"layers.1.self_attn.compressor": 8}
-    assert located(moved, source=11, pooled=pooled) == ("pool", "layers.1.self_attn")
-    own = {"layers.1.self_attn.compressor": [2], "layers.1.self_attn": [12, 13]}
-    assert located(own, source=11, pooled=pooled) == ("local or pool", "layers.1.self_attn")
-
-
-def test_pooled_rows_that_cannot_be_told_apart_say_nothing() -> None:
-    moved = {"layers.1.self_attn.compressor": [0, 5], "layers.1.self_attn": [12, 13]}
-    pooled = {"layers.1.self_attn.compressor": 7}
-    assert located(moved, source=11, pooled=pooled) == ("local or pool", "layers.1.self_attn")
+    case = Case.from_token(f"all/{LAYOUT}")
+    with mock.patch.object(HashRouter, "forward", by_the_token_before):
+        witness = decide(find_property(SAMPLE), build, case, fakes.corpus(), fault=None).witness
+    assert witness is not None
+    assert (witness.branch, witness.layer) == ("router", "layers.0.mlp.gate")
+    assert witness.at is not None
+    assert (witness.query, witness.at.token) == (witness.at, 9)
 
 
 def test_without_a_recorder_nothing_is_known() -> None:
-    inputs = Inputs(Pack(torch.zeros(32, dtype=torch.int64), layout=CASE.layout()))
-    subject = FakeModel(CASE.v4config(), torch.float64, 0, defects=frozenset())
-    place = place_of(CASE.layout(), 3)
-    found = locate(subject, before=inputs, after=inputs, source=place, forbidden=lambda _depth: SECOND_SAMPLE)
-    assert found == ("unknown", None)
-
-
-@pytest.mark.parametrize(
-    ("fault", "name", "kind", "branch", "layer"),
-    [
-        ("B1", SAMPLE, "all", "local", "layers.0.self_attn"),
-        ("B1", SAMPLE, "hca", "local", "layers.0.self_attn"),
-        ("C3", SAMPLE, "all", "pool", "layers.1.self_attn"),
-        ("A1", SAMPLE, "dense", "local", "mtp.0.self_attn"),
-        ("D1", SAMPLE, "dense", "shift", "mtp.0.e_proj"),
-        ("C7", FUTURE, "hca", "local or pool", "layers.0.self_attn"),
-    ],
-)
-def test_faults_of_the_real_model_are_located(fault: str, name: str, kind: str, branch: str, layer: str) -> None:
-    case = Case(config=kind, lengths=(9, 22, 17), total=48, seed=11)
-    subject = build(case.v4config(), case.torch_dtype(), case.seed)
-    with find_fault(fault).apply(subject):
-        witness = find_property(name).check(subject, case, fakes.corpus()).witness
+    case = Case.from_token(f"all/{LAYOUT}")
+    witness = decide(find_property(SAMPLE), fakes.leaking, case, fakes.corpus(), fault=None).witness
     assert witness is not None
-    assert (witness.branch, witness.layer) == (branch, layer)
-    assert f"through the {branch} branch of {layer}" in witness.sentence()
+    assert (witness.layer, witness.at, witness.row) == (None, None, None)
 
 
-def test_recorded_outputs_are_those_of_the_run() -> None:
-    case = Case(config="all", lengths=(6, 5), total=12, seed=1)
+def test_comparisons_are_kept_for_who_asks() -> None:
+    witness_of("B1", SAMPLE, "dense")
+    with comparisons_are_kept() as kept:
+        assert kept == []
+        witness = witness_of("B1", SAMPLE, "dense")
+    assert len(kept) == 1
+    assert next(kept[0].wrong_names()) == "layers.0.self_attn"
+    assert witness.at is not None
+    assert bool(kept[0].wrong("layers.0.self_attn")[witness.at.token])
+
+
+def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return set(one) == set(other) and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_embeddings_given_are_recorded_like_those_looked_up() -> None:
+    case = Case.from_token("all/6.5+12/s1")
     subject = build(case.v4config(), case.torch_dtype(), case.seed)
     pack = case.pack(fakes.corpus())
-    outputs = subject.layer_outputs(pack)
-    blocks = [f"layers.{layer}" for layer in range(4)] + [f"mtp.{depth}" for depth in range(2)]
-    parts = {f"{block}.{part}" for block in blocks for part in ("attn_hc", "self_attn", "ffn_hc", "mlp")}
-    assert parts <= set(outputs)
-    assert "mtp.0.e_proj" in outputs
-    assert [name for name in outputs if name in parts] == [
-        f"{block}.{part}" for block in blocks for part in ("attn_hc", "self_attn", "ffn_hc", "mlp")
-    ]
-    assert all(len(outputs[name]) == 12 for name in parts)
-    assert len(outputs["layers.1.self_attn.compressor"]) == 2
-    given = subject.layer_outputs(pack, embeddings=subject.embeddings(pack))
-    assert all(torch.equal(given[name], outputs[name]) for name in outputs)
-    observed: Observation = subject.observe(pack)
-    assert torch.equal(observed.depths[0].values, subject.observe(pack).depths[0].values)
+    assert same(subject.layer_outputs(pack), subject.layer_outputs(pack, embeddings=subject.embeddings(pack)))

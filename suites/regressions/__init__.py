@@ -1,0 +1,1 @@
+"""Cases that were violated once, one file a case; `harness explain TOKEN --test FILE` writes them."""
