@@ -56,6 +56,15 @@ class Explanation:
         return self.verdicts[-1][1].witness
 
     @property
+    def summary(self) -> str:
+        """What came out, in a few words."""
+        name, last = self.verdicts[-1]
+        if last.witness is not None:
+            return f"{name} is {last.outcome.value}"
+        undecided = sum(verdict.outcome is Outcome.UNDECIDED for _, verdict in self.verdicts)
+        return "no property is violated" + (f", {undecided} could not be decided" if undecided else "")
+
+    @property
     def offence(self) -> Offence | None:
         """The offending cell."""
         return None if self.witness is None else offence_of(self.witness)

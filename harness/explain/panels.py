@@ -77,12 +77,9 @@ def _stair(axes: Axes, explanation: Explanation) -> None:
     """The line right of which a query would read its future."""
     found = explanation.tokens
     assert found is not None
-    for row, query in enumerate(found.queries):
-        last = sum(found.allowed(query, source) for source in found.sources)
-        axes.plot([last - 0.5, last - 0.5], [row - 0.5, row + 0.5], color="black", linewidth=0.8)
-        if row + 1 < len(found.queries):
-            following = sum(found.allowed(query + 1, source) for source in found.sources)
-            axes.plot([last - 0.5, following - 0.5], [row + 0.5, row + 0.5], color="black", linewidth=0.8)
+    ends = [sum(found.allowed(query, source) for source in found.sources) - 0.5 for query in found.queries]
+    corners = [(end, row + side) for row, end in enumerate(ends) for side in (-0.5, 0.5)]
+    axes.plot([x for x, _ in corners], [y for _, y in corners], color="black", linewidth=0.8)
 
 
 def _heat(axes: Axes, values: Tensor) -> None:

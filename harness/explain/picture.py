@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png")
 
+_CHARACTERS = 165
+"""About as many characters of the heading as the picture is wide."""
+
 
 def draw(explanation: Explanation, path: Path) -> None:
     """Write the picture, SVG or PNG by the file's name.
@@ -58,8 +61,8 @@ def check_format(path: Path) -> None:
 
 def _heading(explanation: Explanation) -> str:
     name, verdict = explanation.verdicts[-1]
-    token = explanation.case.token()
-    if verdict.witness is None:
-        return f"{token}: no property is violated"
-    sentence = verdict.witness.sentence().removeprefix(f"{name}: ")
-    return "\n".join([f"{token}: {name} is {verdict.outcome.value}", *textwrap.wrap(sentence, 165)])
+    told = [f"{explanation.case.token()}: {explanation.summary}"]
+    if verdict.witness is not None:
+        told.append(verdict.witness.sentence().removeprefix(f"{name}: "))
+    # A dot or a slash of a token is no place to break at, so a long one is cut.
+    return "\n".join(line for text in told for line in textwrap.wrap(text, _CHARACTERS))

@@ -25,9 +25,8 @@ def lines(explanation: Explanation) -> Iterator[str]:
         detail = f": {verdict.reason}" if verdict.reason else ""
         yield from _wrapped(f"{verdict.outcome.value:<9} {name}{detail}", indent="  ")
     if explanation.witness is None:
-        yield from _wrapped(
-            "Nothing to explain: no property is violated. The map shows what each sample depends on.", indent=""
-        )
+        told = f"Nothing to explain: {explanation.summary}. The map shows what each sample depends on."
+        yield from _wrapped(told, indent="")
     else:
         yield from textwrap.wrap(explanation.witness.sentence(), WIDTH, initial_indent="  ", subsequent_indent="  ")
     if explanation.comparison is not None:
@@ -48,9 +47,8 @@ def steps(comparison: Comparison) -> Iterator[str]:
                 mark = "  <- first" if name == first else ""
                 yield f"  {name:<{width}}  {_rows(comparison, name, room=WIDTH - width - 4 - len(mark))}{mark}"
         else:
-            count = len(names_wrong := [name for name in names if bool(comparison.wrong(name).any())])
-            last = names_wrong[-1] if names_wrong else None
-            yield f"  {block:<{width}}  " + ("agrees" if last is None else f"{count} parts wrong behind it")
+            wrong = sum(bool(comparison.wrong(name).any()) for name in names)
+            yield f"  {block:<{width}}  {f'{wrong} parts wrong behind it' if wrong else 'agrees'}"
 
 
 def _rows(comparison: Comparison, name: str, *, room: int) -> str:
@@ -60,7 +58,7 @@ def _rows(comparison: Comparison, name: str, *, room: int) -> str:
     wrong, asked = comparison.wrong(name), comparison.agree(depth_of(name))
     if not bool(wrong.any()):
         others = int((moved & comparison.layout.real).sum())
-        return f"agrees; {others} rows moved that may" if others else "agrees"
+        return f"agrees; {others} {'row' if others == 1 else 'rows'} moved that may" if others else "agrees"
     text = f"{int(wrong.sum())} of {int(asked.sum())} wrong: tokens"
     return textwrap.shorten(f"{text} {_spans(wrong)}", room, placeholder=" ...")
 
