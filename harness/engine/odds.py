@@ -17,6 +17,7 @@ from harness.engine.pool import in_jobs
 from harness.engine.row import Row, Unit
 from harness.engine.unit import Work, cases_of
 from harness.faults.registry import Fault
+from harness.properties.locate import witnesses_are_brief
 from harness.verdict import Outcome
 
 RUN_SIZES = (1, 2, 4)
@@ -95,7 +96,8 @@ def _odds_of(cases: int, work: Work, name: str) -> Odds:
     asked = caught = 0
     trouble = ""
     for case in _drawn(work, fault, cases=cases):
-        verdict = decide(prop, factory, case, work.corpus, fault=fault)
+        with witnesses_are_brief():
+            verdict = decide(prop, factory, case, work.corpus, fault=fault)
         asked += 1
         caught += verdict.outcome is Outcome.VIOLATED
         if verdict.outcome is Outcome.UNDECIDED:

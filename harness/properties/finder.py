@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from harness.properties.influence import Influence
-from harness.properties.locate import located
+from harness.properties.locate import is_brief, located
 from harness.properties.measure import moved_rows, place_of, row_differences, rows_of_samples, tokens_of
 from harness.properties.perturb import Manner, other_tokens
 from harness.tolerance import EXACT
@@ -60,6 +61,9 @@ class Finder:
         # itself, not through others.
         rows = rows & self._layout.real if (rows & self._layout.real).any() else rows
         query = int(_by_distance(tokens_of(rows), tokens_of(marked))[0])
+        what = f"{kind} moved under {manner.name}"
+        if is_brief():
+            return self._brief_witness(depth, query, what=what)
 
         def moved_by(some: Tensor) -> tuple[Tensor, Tensor]:
             mask = torch.zeros_like(marked)
@@ -72,7 +76,6 @@ class Finder:
         by_source, difference = moved_by(torch.tensor([source]))
         if (by_source & rows).any():
             query = int(_by_distance(tokens_of(by_source & rows), torch.tensor([source]))[0])
-        what = f"{kind} moved under {manner.name}"
         branch = "loss" if kind == "nll" else "unknown"
         return self._witness(manner, depth, query, source, branch=branch, what=what, magnitude=float(difference[query]))
 
@@ -84,7 +87,10 @@ class Finder:
         """The witness if a gradient from the rows at a forbidden embedding is not exactly 0."""
         if not self.reaches(rows, forbidden=forbidden):
             return None
+        what = "the logits have a gradient at its embedding"
         suspects = tokens_of(forbidden)
+        if is_brief():
+            return self._brief_witness(0, None, what=what)
         for depth, mask in enumerate(rows):
             candidates = _by_distance(tokens_of(mask), suspects)
 
@@ -96,7 +102,6 @@ class Finder:
         query = _narrowed(candidates, still_reaches)
         reach = torch.where(forbidden, self.influence.reach_of(depth, torch.tensor([query])), 0.0)
         source = int(_by_distance(tokens_of(reach != 0), torch.tensor([query]))[0])
-        what = "the logits have a gradient at its embedding"
         return self._witness(
             self.ids, depth, query, source, branch="gradient", what=what, magnitude=float(reach[source])
         )
@@ -114,6 +119,10 @@ class Finder:
 
     def _run(self, manner: Manner, marked: Tensor) -> Observation:
         return manner.applied(marked).observe(self._subject)
+
+    def _brief_witness(self, depth: int, query: int | None, *, what: str) -> Witness:
+        place = None if query is None else place_of(self._layout, query)
+        return Witness(property=self._name, depth=depth, query=place, what=what, magnitude=math.inf, bound=EXACT)
 
     def _witness(
         self, manner: Manner, depth: int, query: int, source: int, *, branch: str, what: str, magnitude: float

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from harness.properties.margin import decided_by_rounding
 from harness.properties.measure import tokens_of
 from harness.properties.parting import Comparison
 from harness.subjects.protocol import Recorder
 from harness.subjects.record import NONE, laid_on
 from harness.tolerance import REORDERED_F64
+from harness.verdict import Verdict
 
 if TYPE_CHECKING:
     from harness.properties.perturb import Inputs
     from harness.subjects.protocol import Subject
     from harness.subjects.record import Record
-    from harness.verdict import Verdict
     from harness.witness import Witness
     from v4model import Pack, PackLayout
 
@@ -37,6 +38,24 @@ def comparisons_are_kept() -> Iterator[list[Comparison]]:
         yield kept
     finally:
         _kept.reset(token)
+
+
+_brief: ContextVar[bool] = ContextVar("witnesses are brief", default=False)
+
+
+@contextmanager
+def witnesses_are_brief() -> Iterator[None]:
+    """Within, a violation names a row and no more: no run is spent on who is read, where and why."""
+    token = _brief.set(True)
+    try:
+        yield
+    finally:
+        _brief.reset(token)
+
+
+def is_brief() -> bool:
+    """Whether only the violation counts, not its explanation."""
+    return _brief.get()
 
 
 def located(
@@ -66,11 +85,13 @@ def localised(
 ) -> Verdict:
     """A verdict about two runs that should agree, with the place where their records part.
 
+    UNDECIDED if all that parts them is a choice that rounding decides.
+
     agree(depth): the rows ([T] bool) that should; every real token by default.
 
     The records are made only for a violated verdict of a subject that records.
     """
-    if verdict.witness is None or not isinstance(subject, Recorder):
+    if verdict.witness is None or is_brief() or not isinstance(subject, Recorder):
         return verdict
     comparison = Comparison(
         got=got(subject),
@@ -80,7 +101,8 @@ def localised(
         agree=agree or (lambda _depth: layout.real),
         bound=REORDERED_F64,
     )
-    return replace(verdict, witness=_told(verdict.witness, comparison))
+    reason = decided_by_rounding(comparison)
+    return replace(verdict, witness=_told(verdict.witness, comparison)) if reason is None else Verdict.undecided(reason)
 
 
 def moved_back(recorder: Recorder, moved: Inputs, *, moved_to: Tensor, pack: Pack) -> Record:

@@ -11,7 +11,8 @@ first token of its window, so that rows of two runs can be told apart whatever t
     {block}.self_attn.local, .visible                       [T, n] tokens and pooled rows that a query may read
     {block}.self_attn.indexer.picks                         [T, k] the pooled rows that it does read, in their order
     {block}.self_attn.indexer.scores                        [T, k] those rows' scores, 0 where none
-    {block}.mlp.gate.experts, .affinity                     [T, k] in ascending order, [T, E]
+    {block}.mlp.gate.affinity, .choice                      [T, E], and what a learned router chooses by
+    {block}.mlp.gate.experts                                [T, k] in ascending order
     mtp.{k}.e_proj.ahead, .shifted                          [T, 1] the token read ahead, [T, D] its embedding
 """
 
@@ -30,7 +31,7 @@ OUTSIDE = -2
 """A token or window that is read, but is not in the pack that the record is laid on."""
 
 _READS = ("local", "visible", "picks", "ahead")
-_TABLES = ("streams", "windows", "scores", "experts", "affinity", "shifted", *_READS)
+_TABLES = ("streams", "windows", "scores", "experts", "affinity", "choice", "shifted", *_READS)
 
 
 def names_reads(name: str) -> bool:

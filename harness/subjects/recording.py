@@ -16,7 +16,7 @@ from v4model import V4Model
 from v4model.layers.attention import Attention
 from v4model.layers.context import PackContext
 from v4model.layers.indexer import Indexer, Picked
-from v4model.layers.router import Routing
+from v4model.layers.router import LearnedRouter, Routing
 from v4model.model.block import Block
 from v4model.model.mtp import MTPDepth
 
@@ -91,8 +91,11 @@ def _shifted(name: str, call: _Call, _output: Any) -> _Tables:
     return {f"{block_of(name)}.e_proj.shifted": call[1][0]}
 
 
-def _routing(name: str, _call: _Call, routing: Routing) -> _Tables:
-    return {f"{name}.affinity": routing.affinity, f"{name}.experts": routing.experts.sort(dim=1).values}
+def _routing(name: str, call: _Call, routing: Routing) -> _Tables:
+    tables = {f"{name}.affinity": routing.affinity}
+    if isinstance(router := call[0], LearnedRouter):
+        tables[f"{name}.choice"] = routing.affinity + router.e_score_correction_bias
+    return {**tables, f"{name}.experts": routing.experts.sort(dim=1).values}
 
 
 def _attention(name: str, call: _Call, output: Any) -> _Tables:

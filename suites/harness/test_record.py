@@ -61,6 +61,7 @@ def test_a_block_is_recorded_in_the_order_of_execution() -> None:
         "layers.1.attn_hc.streams",
         "layers.1.ffn_hc",
         "layers.1.mlp.gate.affinity",
+        "layers.1.mlp.gate.choice",
         "layers.1.mlp.gate.experts",
         "layers.1.mlp",
         "layers.1.ffn_hc.streams",
@@ -117,7 +118,7 @@ def test_a_plain_reading_gives_the_record_of_the_pack() -> None:
     assert set(record) < set(whole)
     # All that the comparison of a violated property needs.
     assert {name.rsplit(".", 1)[-1] for name in whole} - {name.rsplit(".", 1)[-1] for name in record} == {
-        "scores", "affinity", "e_proj",
+        "scores", "affinity", "choice", "e_proj",
     }  # fmt: skip
     comparison = Comparison(
         got=whole, expected=record, layout=pack.layout, config=config, bound=1e-10,
