@@ -27,6 +27,7 @@ EP = "ep_matches_one_rank"
 PP = "pp_matches_one_rank"
 
 _MICRO_BATCHES = 2
+"""Packs that follow each other through a pipeline; without one they would only repeat the work."""
 
 
 def _matches(name: str, meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Callable[..., Verdict]:
@@ -45,7 +46,8 @@ def _matches(name: str, meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Cal
 def _compare(name: str, subject: Subject, case: Case, corpus: Corpus, mesh: Mesh) -> Verdict:
     model = subject.model  # type: ignore[attr-defined]  # checked by the caller
     # Different text for every pack of the step.
-    packs = [replace(case, seed=case.seed + batch).pack(corpus) for batch in range(_MICRO_BATCHES * mesh.dp)]
+    count = mesh.dp * (_MICRO_BATCHES if mesh.pp > 1 else 1)
+    packs = [replace(case, seed=case.seed + batch).pack(corpus) for batch in range(count)]
     where = f"one rank (dp={mesh.dp} pp={mesh.pp} cp={mesh.cp} ep={mesh.ep})"
     expected = step_on_one_rank(model, packs)
     try:
