@@ -39,6 +39,9 @@ def largest_difference(got: Tensor, expected: Tensor) -> float:
     if got.numel() == 0:
         return 0.0
     got, expected = got.detach(), expected.detach()
+    largest = float((got - expected).abs().max())
+    if math.isfinite(largest):
+        return largest
     # inf - inf is nan; equal values (infinite ones included) and nan in both places are no difference.
     same = (got == expected) | (got.isnan() & expected.isnan())
     difference = (got - expected).abs().masked_fill(same, 0.0)

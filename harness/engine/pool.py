@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
+"""How long Ctrl-C may go unseen."""
 
 _shared: list[Work] = []
 """In a worker process: the run's work, put there by `_prepare`."""
@@ -48,12 +50,19 @@ def in_processes(
     try:
         with _interrupts_held_back():
             futures = {executor.submit(_call, function, item): item for item in items}
-        for future in as_completed(futures):
-            item = futures[future]
-            try:
-                yield item, future.result()
-            except (OSError, RuntimeError) as error:  # BrokenProcessPool is a RuntimeError
-                yield item, lost(item, f"worker process lost: {describe_error(error)}")
+        with _interrupts_noted() as noted:
+            pending = set(futures)
+            while pending:
+                finished, pending = wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                if noted:
+                    raise KeyboardInterrupt
+                for future in finished:
+                    item = futures[future]
+                    try:
+                        result = future.result()
+                    except (OSError, RuntimeError) as error:  # BrokenProcessPool is a RuntimeError
+                        result = lost(item, f"worker process lost: {describe_error(error)}")
+                    yield item, result
         complete = True
     finally:
         if not complete:
@@ -109,6 +118,20 @@ def _interrupts_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Ctrl-C is noted in the list and raises nothing: inside the executor it could leave a lock held for ever."""
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _prepare(work: Work) -> None:

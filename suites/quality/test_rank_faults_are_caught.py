@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from functools import cache
 
-import hypothesis
 import pytest
 import torch
 
@@ -37,8 +36,7 @@ _SMALL = PackSize(min_samples=1, max_samples=3, min_tokens=20, max_tokens=48)
 
 @cache
 def _drawn(ranks: int) -> tuple[Case, ...]:
-    suppressed = (hypothesis.HealthCheck.filter_too_much,)
-    return drawn(ranked_cases(_KIND, ranks=ranks, size=_SMALL), count=_CASES, suppressed=suppressed)
+    return drawn(ranked_cases(_KIND, ranks=ranks, size=_SMALL), count=_CASES)
 
 
 def _subject(case: Case) -> Subject:
