@@ -161,18 +161,21 @@ def explain_command(
 
 @app.command("list")
 def list_command() -> None:
-    """List properties, kinds of configuration, subjects, faults and profiles."""
+    """List properties, kinds of configuration, strata, subjects, faults and profiles."""
     from harness.catalogue import SUBJECTS, properties
     from harness.engine import PROFILES
     from harness.faults.registry import load_faults
     from harness.kinds import KINDS, describe
+    from harness.strata import CUT_STRATA, LAYOUT_STRATA
 
     print("Properties")
     for prop in properties():
         print(f"  {prop.name}\n    {prop.about} (kinds: {', '.join(prop.kinds)})")
-    print("Kinds (strata of configurations)")
+    print("Kinds of configuration")
     for kind in KINDS:
         print(f"  {kind:<6} {describe(kind)}")
+    for title, names in (("layouts and sizes", LAYOUT_STRATA), ("cuts between ranks", CUT_STRATA)):
+        print(f"Strata of {title}", *(f"  {name}" for name in names), sep="\n")
     print("Subjects")
     for name, (_, about) in SUBJECTS.items():
         print(f"  {name}  {about}")

@@ -16,9 +16,9 @@ class Profile:
     making a violating one smaller. derandomize: the same cases every time, unless a seed is given.
 
     With `--cp`, for each number of ranks: ranked_per_kind layouts for equality with one rank, simulated in one process,
-    and processes_per_kind on gloo processes; ranked_others_per_kind for the other properties on ranks. wants_strata:
-    the run is undecided when a stratum is not met. most_vacuous: the share of a property's layouts that may be vacuous
-    before the property counts as undecided.
+    and processes_per_kind on gloo processes; meshes_per_kind for experts and pipelines, ranked_others_per_kind for the
+    properties of one rank. wants_strata: the run is undecided when a stratum is not met. most_vacuous: the share of a
+    property's layouts that may be vacuous before the property counts as undecided.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Profile:
     derandomize: bool
     ranked_per_kind: int
     ranked_others_per_kind: int
+    meshes_per_kind: int
     processes_per_kind: int
     wants_strata: bool
     most_vacuous: float = 0.25
@@ -45,6 +46,7 @@ PROFILES = {
             derandomize=True,
             ranked_per_kind=8,
             ranked_others_per_kind=3,
+            meshes_per_kind=3,
             processes_per_kind=2,
             wants_strata=False,
         ),
@@ -55,7 +57,8 @@ PROFILES = {
             derandomize=True,
             ranked_per_kind=75,
             ranked_others_per_kind=8,
-            processes_per_kind=6,
+            meshes_per_kind=5,
+            processes_per_kind=5,
             wants_strata=True,
         ),
         Profile(
@@ -65,6 +68,7 @@ PROFILES = {
             derandomize=False,
             ranked_per_kind=750,
             ranked_others_per_kind=80,
+            meshes_per_kind=50,
             processes_per_kind=60,
             wants_strata=True,
         ),

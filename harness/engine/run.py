@@ -105,9 +105,9 @@ class Plan:
             several = [ranks for ranks in sizes if ranks > 1]
             yield profile.processes_per_kind, [Row(name, ranks, processes=True) for name in alike for ranks in several]
         for ranks in sizes:
-            for sort in (True, False):
-                others = [name for name, prop in properties.items() if _asked_on(prop, ranks) and prop.ranked is sort]
-                yield profile.ranked_others_per_kind, [Row(name, ranks) for name in others]
+            asked = {name: prop for name, prop in properties.items() if _asked_on(prop, ranks)}
+            for layouts, about_ranks in ((profile.meshes_per_kind, True), (profile.ranked_others_per_kind, False)):
+                yield layouts, [Row(name, ranks) for name, prop in asked.items() if prop.ranked is about_ranks]
 
 
 def _asked_on(prop: Property, ranks: int) -> bool:

@@ -123,6 +123,7 @@ def search(
     for tally in tallies.values():
         if isinstance(trouble, str):
             tally.trouble(trouble, None)
+            continue
         for origin, first in list(tally.firsts.items()):
             found = _shrunk(tally, origin, judge=judge, draw=draw, limit=profile.shrink_cases)
             finding, reason = _confirmed(tally, judge, first, *found)
