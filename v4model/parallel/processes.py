@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from v4model.exchange import Exchange, RankError, Ranks, Request, check_agreement
 from v4model.layers.experts import Experts
 from v4model.parallel.groups import Member, Mesh
+
+Result = TypeVar("Result")
 
 _LONGEST_REQUEST = 96
 """Bytes of a request's text that ranks compare; longer ones are cut."""
@@ -33,21 +36,35 @@ class ProcessWire:
         self.turn += 1
         rows = torch.cat([part.detach() for part in sends])
         sizes = [part.shape[0] for part in sends]
-        if self.checked:
-            self._check(request, sizes, receives, device=rows.device)
         out = rows.new_empty(sum(receives), *rows.shape[1:])
         what = f"{request}, exchange {self.turn}"
-        _waiting(lambda: dist.all_to_all_single(out, rows, list(receives), sizes, group=self.group), self.rank, what)
+        # Both are under way at once; what the ranks ask for is looked at before the rows are waited for.
+        asked = self._ask(request, sizes, device=rows.device) if self.checked else None
+        sent = _waiting(
+            lambda: dist.all_to_all_single(out, rows, list(receives), sizes, group=self.group, async_op=True),
+            self.rank,
+            what,
+        )
+        if asked is not None:
+            work, everyone = asked
+            _waiting(work.wait, self.rank, what)
+            self._check(request, everyone, receives)
+        _waiting(sent.wait, self.rank, what)
         return list(out.split(list(receives)))
 
-    def _check(self, request: Request, sizes: list[int], receives: Sequence[int], *, device: torch.device) -> None:
+    def _ask(self, request: Request, sizes: list[int], *, device: torch.device) -> tuple[dist.Work, list[Tensor]]:
+        """Begins to gather what every rank asks for; the tensors hold it once the work is done."""
         text = str(request).encode()[:_LONGEST_REQUEST].ljust(_LONGEST_REQUEST)
         own = torch.tensor([*text, *(0 for _ in sizes)], dtype=torch.int64, device=device)
         own[_LONGEST_REQUEST:] = torch.tensor(sizes, device=device)
         everyone = [torch.empty_like(own) for _ in range(self.ranks)]
-        _waiting(
-            lambda: dist.all_gather(everyone, own, group=self.group), self.rank, f"{request}, exchange {self.turn}"
+        what = f"{request}, exchange {self.turn}"
+        work: dist.Work = _waiting(
+            lambda: dist.all_gather(everyone, own, group=self.group, async_op=True), self.rank, what
         )
+        return work, everyone
+
+    def _check(self, request: Request, everyone: list[Tensor], receives: Sequence[int]) -> None:
         for other, theirs in enumerate(torch.stack(everyone).cpu()):
             check_agreement(
                 own=str(request)[:_LONGEST_REQUEST],
@@ -128,8 +145,8 @@ def _group(mesh: Mesh, sort: str) -> dist.ProcessGroup:
     return found
 
 
-def _waiting(operation: Callable[[], object], rank: int, what: str) -> None:
+def _waiting(operation: Callable[[], Result], rank: int, what: str) -> Result:
     try:
-        operation()
+        return operation()
     except RuntimeError as error:
         raise RankError(f"rank {rank} gave up in {what}: {str(error).splitlines()[0]}") from error
