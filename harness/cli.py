@@ -19,7 +19,10 @@ from v4model.console import exit_with, run_app
 if TYPE_CHECKING:
     from harness.case import Case
     from harness.engine import Plan
+    from harness.faults.registry import Fault
+    from harness.properties import Property
     from harness.report import Report, UnitResult
+    from harness.subjects.protocol import SubjectFactory
     from harness.verdict import Verdict
 
 app = typer.Typer(
@@ -94,14 +97,10 @@ def replay_command(
     data: DataOption = None,
 ) -> None:
     """Check one case again, from its token alone."""
-    from harness.catalogue import find_fault, find_property, find_subject
     from harness.corpus import load_corpus
     from harness.engine import decide
 
-    case = _case(token_or_file)
-    case.v4config()  # a wrong configuration is the caller's mistake, not an undecided check
-    properties = [find_property(name) for name in _property_names(only)]
-    factory, planted = find_subject(subject), None if fault is None else find_fault(fault)
+    case, properties, factory, planted = _asked(token_or_file, only=only, subject=subject, fault=fault)
     corpus = load_corpus(data)
     _one_thread()
     print(f"{case.token()} on {subject}, text {corpus.name} ({corpus.digest})")
@@ -133,14 +132,10 @@ def explain_command(
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
     """Check one case again and show what goes wrong where: layer by layer, and as a picture."""
-    from harness.catalogue import find_fault, find_property, find_subject
     from harness.corpus import load_corpus
     from harness.explain import check_format, check_new, draw, explain, lines, picture_of, to_json, write_test
 
-    case = _case(token_or_file)
-    case.v4config()
-    properties = [find_property(name) for name in _property_names(only)]
-    factory, planted = find_subject(subject), None if fault is None else find_fault(fault)
+    case, properties, factory, planted = _asked(token_or_file, only=only, subject=subject, fault=fault)
     picture = output or picture_of(case, fault=fault)
     check_format(picture)
     if test is not None:
@@ -302,6 +297,18 @@ def _run_with_progress(plan: Plan, *, folder: Path, jobs: int) -> Report:
             where = folder / "results.jsonl"
             print(f"harness: interrupted after {finished} of {total} units; they are in {where}", file=sys.stderr)
             raise
+
+
+def _asked(
+    token_or_file: str, *, only: list[str] | None, subject: str, fault: str | None
+) -> tuple[Case, list[Property], SubjectFactory, Fault | None]:
+    """What is to be checked again; a wrong name or configuration is the caller's mistake, not an undecided check."""
+    from harness.catalogue import find_fault, find_property, find_subject
+
+    case = _case(token_or_file)
+    case.v4config()
+    properties = [find_property(name) for name in _property_names(only)]
+    return case, properties, find_subject(subject), None if fault is None else find_fault(fault)
 
 
 def _case(token_or_file: str) -> Case:
