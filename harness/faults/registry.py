@@ -22,7 +22,8 @@ class Fault:
     expected: name of the property that must be violated. kinds: the named configurations on which it shows. apply:
     plants the defect for as long as the context lasts and leaves the subject as it was. ranks: the numbers of
     context-parallel ranks to look for it on; empty for a defect that shows on one rank. A defect of ranks leaves the
-    same model on one rank healthy, so that it can be compared with.
+    same model on one rank healthy, so that it can be compared with. strata: where it shows: a case that meets none of
+    these (names of `harness.strata`, of layouts and of cuts) is not one to look for it in; empty for anywhere.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Fault:
     kinds: tuple[str, ...]
     apply: Callable[[Subject], AbstractContextManager[None]]
     ranks: tuple[int, ...] = ()
+    strata: tuple[str, ...] = ()
 
 
 def load_faults() -> tuple[Fault, ...]:

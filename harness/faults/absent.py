@@ -1,0 +1,8 @@
+"""Rows of the zoo that cannot be planted here, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ABSENT: Mapping[str, str] = {}
+"""By the row's name ("A10"), one sentence: what this project does not have that the defect needs."""
