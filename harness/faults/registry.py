@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
@@ -36,6 +37,14 @@ class Fault:
     strata: tuple[str, ...] = ()
 
 
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Found = TypeVar("Found", bound=_Named)
+
+
 def load_faults() -> tuple[Fault, ...]:
     """Every module-level `FAULT` of this package's modules, by name ("A1", "A3", "A3b", "A10", "B1").
 
@@ -43,15 +52,21 @@ def load_faults() -> tuple[Fault, ...]:
     """
     import harness.faults
 
-    found: dict[str, Fault] = {}
-    for module in pkgutil.iter_modules(harness.faults.__path__):
-        fault = getattr(importlib.import_module(f"harness.faults.{module.name}"), "FAULT", None)
-        if not isinstance(fault, Fault):
+    return load_named(harness.faults, "FAULT", Fault)
+
+
+def load_named(package: ModuleType, attribute: str, kind: type[Found]) -> tuple[Found, ...]:
+    """What the modules of a package hold of one class under `attribute`, by name; raises ValueError for one twice."""
+    found: dict[str, Found] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        value = getattr(importlib.import_module(f"{package.__name__}.{module.name}"), attribute, None)
+        if not isinstance(value, kind):
             continue
-        if fault.name in found:
-            raise ValueError(f"got a second fault named {fault.name}; expected unique names; where: {module.name}")
-        found[fault.name] = fault
-    return tuple(sorted(found.values(), key=lambda fault: _order(fault.name)))
+        if value.name in found:
+            what = attribute.lower()
+            raise ValueError(f"got a second {what} named {value.name}; expected unique names; where: {module.name}")
+        found[value.name] = value
+    return tuple(sorted(found.values(), key=lambda value: _order(value.name)))
 
 
 def _order(name: str) -> tuple[str, int, str]:
