@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 from harness.case import Case
 from harness.corpus import Corpus
 from harness.errors import UsageError
-from harness.faults.registry import Fault
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
 from harness.subjects.protocol import Subject, SubjectFactory
 from harness.verdict import Verdict
 
 
-def decide(prop: Property, factory: SubjectFactory, case: Case, corpus: Corpus, *, fault: Fault | None) -> Verdict:
+class Planted(Protocol):
+    """What is done to a subject while a property is checked on it: a fault, or a rewrite."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Numbers of ranks that it is about, empty if it is about none."""
+        ...
+
+    @property
+    def apply(self) -> Callable[[Subject], AbstractContextManager[object]]:
+        """Plants it for as long as the context lasts."""
+        ...
+
+
+def decide(prop: Property, factory: SubjectFactory, case: Case, corpus: Corpus, *, fault: Planted | None) -> Verdict:
     """Build the subject for the case, plant the fault if there is one, and check the property.
 
     Whatever the subject or the property raises makes the verdict UNDECIDED, with the exception's type and first line;
@@ -27,7 +46,7 @@ def decide(prop: Property, factory: SubjectFactory, case: Case, corpus: Corpus, 
 
 
 def decide_together(
-    asked: Sequence[tuple[Property, Case]], factory: SubjectFactory, corpus: Corpus, *, fault: Fault | None
+    asked: Sequence[tuple[Property, Case]], factory: SubjectFactory, corpus: Corpus, *, fault: Planted | None
 ) -> list[tuple[Verdict, float]]:
     """A verdict for each property on its case, as `decide` gives it, with the seconds it took.
 
@@ -58,7 +77,7 @@ def _subject(built: dict[tuple[int | None, bool], Subject], factory: SubjectFact
     return built[wanted]
 
 
-def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fault: Fault | None) -> Verdict:
+def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fault: Planted | None) -> Verdict:
     if fault is not None and case.processes:
         return Verdict.undecided(f"fault {fault.name} can be planted on ranks in one process, not on others")
     if fault is not None and fault.ranks and case.ranks is None:

@@ -105,20 +105,21 @@ class Plan:
             several = [ranks for ranks in sizes if ranks > 1]
             yield profile.processes_per_kind, [Row(name, ranks, processes=True) for name in alike for ranks in several]
         for ranks in sizes:
-            asked = {name: prop for name, prop in properties.items() if _asked_on(prop, ranks)}
+            asked = {name: prop for name, prop in properties.items() if not prop.on_processes and asked_at(prop, ranks)}
             for layouts, about_ranks in ((profile.meshes_per_kind, True), (profile.ranked_others_per_kind, False)):
                 yield layouts, [Row(name, ranks) for name, prop in asked.items() if prop.ranked is about_ranks]
 
 
-def _asked_on(prop: Property, ranks: int) -> bool:
-    if prop.on_processes or ranks < prop.least_ranks:
-        return False
-    return prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1)
+def asked_at(prop: Property, ranks: int | None) -> bool:
+    """Whether a property says something of a subject on so many ranks; None: of the subject as it is."""
+    if ranks is None:
+        return not prop.ranked
+    return ranks >= prop.least_ranks and (prop.ranked or (prop.name in CHECKED_ON_RANKS and ranks > 1))
 
 
 def _as_it_is(properties: Mapping[str, Property]) -> Iterator[_Group]:
     for name, prop in properties.items():
-        if not prop.ranked:
+        if asked_at(prop, None):
             yield None, [Row(name)]
 
 
