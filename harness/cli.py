@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_odds
+from harness import cli_baseline, cli_faults, cli_odds
 from harness.errors import CaseError, HarnessError, UsageError
+from harness.progress import progress
 from v4model.console import exit_with, run_app
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # typer's rich help takes longer to import than to read
 )
 cli_baseline.add_to(app)
+cli_faults.add_to(app)
 cli_odds.add_to(app)
 
 SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]
@@ -274,22 +276,16 @@ def _started() -> str:
 
 
 def _run_with_progress(plan: Plan, *, folder: Path, jobs: int) -> Report:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from harness.engine import run
 
-    console = Console(stderr=True)
     total = len(plan.units())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     finished = 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("properties x kinds", total=total)
+    with progress("properties x kinds", total=total) as advance:
 
         def done(_: UnitResult) -> None:
             nonlocal finished
             finished += 1
-            progress.advance(task)
+            advance()
 
         try:
             return run(plan, folder=folder, jobs=jobs, done=done)

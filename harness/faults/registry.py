@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -35,6 +35,10 @@ class Fault:
     apply: Callable[[Subject], AbstractContextManager[None]]
     ranks: tuple[int, ...] = ()
     strata: tuple[str, ...] = ()
+
+    def can_show(self, strata: Collection[str]) -> bool:
+        """Whether a case of these strata is one to look for it in."""
+        return not self.strata or any(name in strata for name in self.strata)
 
 
 class _Named(Protocol):

@@ -1,0 +1,56 @@
+"""The command `harness faults`."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.errors import UsageError
+from harness.progress import progress
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "faults",
+        epilog="Exit codes: 0 every fault is caught and nothing else raises an alarm; 1 not so; 2 usage; "
+        "3 what should be quiet could not be decided.",
+    )(faults_command)
+
+
+def faults_command(
+    *,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="This fault or rewrite, or `healthy`; may be repeated."),
+    ] = None,
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Whose cases it has to be caught in.")] = "ci",
+    seed: Annotated[int | None, typer.Option(min=0, help="Draw other cases than the profile's own.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as processors by default.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the matrix as JSON.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON instead of a table.")] = False,
+) -> None:
+    """Plant every fault of the zoo and show which property catches it; rewrites and the healthy model stay quiet."""
+    from harness.corpus import load_corpus
+    from harness.engine import find_profile
+    from harness.engine.unit import Work
+    from harness.matrix.run import items, run_matrix
+    from harness.matrix.text import lines
+
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(got=str(output), expected="a file in a folder that exists", where="--output")
+    asked = items(only or ())
+    work = Work(subject="v4model", profile=find_profile(profile), corpus=load_corpus(None), seed=seed, fault=None)
+    with progress("faults and rewrites", total=len(asked)) as advance:
+        matrix = run_matrix(
+            work, asked, jobs=jobs or len(os.sched_getaffinity(0)), whole=not only, done=lambda _: advance()
+        )
+    text = json_module.dumps(matrix.to_json(), indent=2)
+    if output is not None:
+        output.write_text(f"{text}\n", encoding="utf-8")
+    print(text if json else "\n".join(lines(matrix)))
+    raise typer.Exit(matrix.exit_code)
