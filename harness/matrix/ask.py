@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from harness.case import Case
-from harness.catalogue import find_fault, find_property, find_subject
+from harness.catalogue import find_fault, find_subject
 from harness.engine.decide import Planted, decide, decide_together, on_ranks
 from harness.engine.unit import Work
 from harness.faults.activity import changed_by
@@ -41,6 +41,7 @@ _TRIES = 3
 
 @dataclass
 class _Tally:
+    prop: Property
     enough: int | None
     """Decided cases to ask, None for all there are."""
     tried: int = 0
@@ -91,7 +92,7 @@ def fault_row(work: Work, name: str) -> Row:
         shows=lambda case: fault.can_show(every_stratum_of(case, case.pack(work.corpus))),
     )
     caught = tallies[fault.expected].violation if fault.expected in tallies else None
-    alarmed = [prop for prop, tally in tallies.items() if tally.violation is not None and not _holds(work, prop, tally)]
+    alarmed = [tally for tally in tallies.values() if tally.violation is not None and not _holds(work, tally)]
     if alarmed:
         verdict = result.ALARM
     elif caught is not None:
@@ -155,7 +156,7 @@ def _asked(
     shows: Callable[[Case], bool] = lambda _: True,
 ) -> dict[str, _Tally]:
     of_place = {place: place.properties() for place in where}
-    tallies = {prop.name: _Tally(enough(prop)) for props in of_place.values() for prop in props}
+    tallies = {prop.name: _Tally(prop, enough(prop)) for props in of_place.values() for prop in props}
     factory = find_subject(work.subject)
     for place, case in in_turn(work, where):
         asked = [prop for prop in of_place[place] if tallies[prop.name].is_open]
@@ -168,11 +169,11 @@ def _asked(
     return tallies
 
 
-def _holds(work: Work, name: str, tally: _Tally) -> bool:
+def _holds(work: Work, tally: _Tally) -> bool:
     """Whether the case that violates a property holds without anything planted."""
     assert tally.violation is not None
-    prop, factory = find_property(name), find_subject(work.subject)
-    return decide(prop, factory, tally.violation, work.corpus, fault=None).outcome is Outcome.HOLDS
+    verdict = decide(tally.prop, find_subject(work.subject), tally.violation, work.corpus, fault=None)
+    return verdict.outcome is Outcome.HOLDS
 
 
 def _is_active(work: Work, fault: Fault, tallies: dict[str, _Tally]) -> bool:

@@ -132,12 +132,11 @@ class Matrix:
 
     @property
     def exit_code(self) -> int:
-        """0 all caught and none alarmed; 1 if not; 3 if something healthy could not be decided."""
-        if self.of(FAULT, MISSED, INACTIVE) or self.of(REWRITE, ALARM, INACTIVE) or self.of(HEALTHY, ALARM):
+        """0 all caught and none alarmed; 1 if not; 3 if what should be quiet could not be decided."""
+        verdicts = {row.verdict for row in self.rows}
+        if self.idle or not verdicts.isdisjoint((MISSED, INACTIVE, ALARM)):
             return 1
-        if any(row.verdict == UNDECIDED for row in self.rows):
-            return 3
-        return 1 if self.idle else 0
+        return 3 if UNDECIDED in verdicts else 0
 
     @property
     def headline(self) -> str:

@@ -9,7 +9,10 @@ from harness.matrix.result import ABOUT, ALARM, CAUGHT, FAULT, QUIET, Cell, Matr
 
 _TITLE_COLUMNS = 42
 
-LEGEND = "# caught by the property that must, + also caught, . not caught, ? undecided, ! must and did not"
+LEGEND = (
+    "# caught by the property that must, + caught by another, . not caught,",
+    "! not caught by the property that must, or an alarm, ? undecided",
+)
 
 
 def lines(matrix: Matrix) -> Iterator[str]:
@@ -23,7 +26,7 @@ def lines(matrix: Matrix) -> Iterator[str]:
         yield f"{_short(row):<10}{marks}  {title}".rstrip()
     yield ""
     yield from (f"{letter} {name}" for name, letter in letters.items())
-    yield LEGEND
+    yield from LEGEND
     yield ""
     for row in matrix.rows:
         if row.verdict not in (CAUGHT, QUIET):
@@ -57,7 +60,8 @@ def _trouble(row: Row) -> Iterator[str]:
     yield f"{row.name}: {ABOUT[row.verdict]} ({row.title})"
     for name, cell in row.cells.items():
         if cell.violated and row.verdict == ALARM:
-            yield f"  {cell.sentence}\n  harness replay {cell.token} --only {name}"
+            yield f"  {cell.sentence}"
+            yield f"  harness replay {cell.token} --only {name}"
         elif cell.undecided:
             yield f"  {name}: undecided on {cell.undecided} of {cell.asked}: {cell.reason}"
         elif name == row.expected:

@@ -52,7 +52,7 @@ class RunningSum:
         self.config = config
         self.leaks = leaks
         generator = torch.Generator().manual_seed(seed)
-        self._table = torch.rand(config.vocab_size, WIDTH, generator=generator, dtype=dtype) + 1
+        self._table = (torch.rand(config.vocab_size, WIDTH, generator=generator, dtype=dtype) + 1).requires_grad_()
 
     def parameters(self) -> Mapping[str, Tensor]:
         """The embedding table."""
@@ -60,11 +60,14 @@ class RunningSum:
 
     def embeddings(self, pack: Pack) -> Tensor:
         """[T, 3], 0 at padding."""
+        return self._rows(pack).detach()
+
+    def _rows(self, pack: Pack) -> Tensor:
         return self._table[pack.tokens] * pack.layout.real[:, None]
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """One depth, the trunk."""
-        rows = self.embeddings(pack) if embeddings is None else embeddings
+        rows = self._rows(pack) if embeddings is None else embeddings
         if self.leaks:
             values = rows.cumsum(0)
         else:
@@ -73,7 +76,7 @@ class RunningSum:
                 values[start : start + length] = rows[start : start + length].cumsum(0)
         nll = values.sum(1)
         trunk = Depth(values, nll, pack.layout.real)
-        return Observation((trunk,), {"main": nll.sum()}, {"main": pack.layout.real_tokens}, {"main": nll.mean()})
+        return Observation((trunk,), {"main": nll.sum()}, {"main": pack.layout.real_tokens}, {"loss": nll.mean()})
 
 
 def healthy(config: V4Config, dtype: torch.dtype, seed: int) -> Subject:
@@ -108,10 +111,11 @@ def _check_alone(subject: Subject, case: Case, text: Corpus) -> Verdict:
     if len(case.lengths) < 2:
         return Verdict.vacuous("one sample has no neighbour")
     pack = case.pack(text)
-    packed = subject.observe(pack).depths[0].values
+    packed = subject.observe(pack).depths[0].values.detach()
     for sample, (start, length) in enumerate(zip(case.layout().starts, case.lengths, strict=True)):
         alone = Pack(pack.tokens[start : start + length], layout=PackLayout.single(length))
-        differs = (packed[start : start + length] - subject.observe(alone).depths[0].values).abs().amax(1)
+        other = subject.observe(alone).depths[0].values.detach()
+        differs = (packed[start : start + length] - other).abs().amax(1)
         if differs.max() > 0:
             position = int(differs.argmax())
             place = Place(sample, position, start + position)

@@ -39,7 +39,7 @@ def test_help_answers_at_once() -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
-@pytest.mark.parametrize("command", ["run", "replay", "explain", "list"])
+@pytest.mark.parametrize("command", ["run", "replay", "explain", "list", "faults"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_cli([command, "--help"]) == 0
     assert f"harness {command}" in capsys.readouterr().out

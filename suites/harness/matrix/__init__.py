@@ -1,0 +1,1 @@
+"""The kill matrix, on a model of a few lines."""
