@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import typing
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.errors import CaseError
 
@@ -60,21 +59,15 @@ def config_from_text(text: str) -> V4Config:
     (`compress_ratios=0:4:16:4:0:4`). Raises CaseError for an unknown field, a value of the wrong type, or sizes that do
     not fit together.
     """
-    check_text(text)
-    config = _named(kind_of(text))
-    changes = [change.split("=", 1) for change in text.split(",")[1:]]
-    known = {field.name for field in fields(config)}
-    values: dict[str, Any] = {}
-    for name, value in changes:
-        if name not in known:
-            raise CaseError(got=f"field {name!r}", expected="a field of V4Config", where=f"the case's config {text!r}")
-        values[name] = _parse(name, value, typing.get_type_hints(type(config))[name])
     from v4model import ConfigError
+    from v4model.changes import with_changes
 
+    check_text(text)
+    changes = dict(change.split("=", 1) for change in text.split(",")[1:])
     try:
-        return replace(config, **values)
+        return with_changes(_named(kind_of(text)), changes, where="")
     except ConfigError as error:
-        raise CaseError(got=error.got, expected=error.expected, where=f"config {text!r}") from error
+        raise CaseError(got=error.got, expected=error.expected, where=f"the case's config {text!r}") from error
 
 
 def _named(kind: str) -> V4Config:
@@ -91,26 +84,3 @@ def _named(kind: str) -> V4Config:
         num_hash_layers=1,
         compress_ratios=(_RATIO_ALONE[kind],) * 4,
     )
-
-
-def _parse(name: str, value: str, kind: Any) -> Any:
-    choices = typing.get_args(kind) or (kind,)
-    origin = typing.get_origin(kind)
-    try:
-        if origin is tuple:
-            return tuple(int(part) for part in value.split(":"))
-        if value == "none" and type(None) in choices:
-            return None
-        if bool in choices and value in ("true", "false"):
-            return value == "true"
-        if int in choices:
-            return int(value)
-        if float in choices:
-            return float(value)
-    except ValueError:
-        pass
-    raise CaseError(got=f"{name}={value}", expected=f"a value of type {_type_name(kind)}", where="the case's config")
-
-
-def _type_name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)

@@ -75,11 +75,12 @@ def stats_command(
     ] = None,
 ) -> None:
     """Count packs, shares, waste and windows, and compare padded with packed."""
+    from v4model import presets
     from v4model.data import load_tokenizer, open_source
     from v4model.data.stats import stats_of
 
     _say_warnings()
-    ratios, sizes = _ratios(preset), _sizes(window)
+    ratios, sizes = presets.named(preset).ratios, _sizes(window)
     recipes = [
         _recipe(
             window=size,
@@ -199,15 +200,6 @@ def _counts(data: PackedData) -> str:
     return (
         f"{len(lengths):,} samples of {lengths[0]:,} to {lengths[-1]:,} tokens, median {lengths[len(lengths) // 2]:,}"
     )
-
-
-def _ratios(preset: str) -> tuple[int, ...]:
-    from v4model import presets
-
-    known = {make.__name__: make for make in (presets.tiny, presets.three_kinds, presets.flash, presets.pro)}
-    if preset not in known:
-        raise DataError(got=f"preset {preset!r}", expected=f"one of {', '.join(known)}", where="--preset")
-    return tuple(sorted({ratio for ratio in known[preset]().compress_ratios if ratio}))
 
 
 def _sizes(text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from v4model.config import V4Config, Yarn
+from v4model.errors import ConfigError
 
 _RELEASED_YARN = Yarn(factor=16.0, original_max_position_embeddings=65536)
 
@@ -104,3 +105,11 @@ def pro() -> V4Config:
         routed_scaling_factor=2.5,
         rope_scaling=_RELEASED_YARN,
     )
+
+
+def named(name: str) -> V4Config:
+    """The preset of a name. Raises ConfigError for one that is not there."""
+    known = {make.__name__: make for make in (tiny, three_kinds, flash, pro)}
+    if name not in known:
+        raise ConfigError(got=f"preset {name!r}", expected=f"one of {', '.join(known)}", where="presets")
+    return known[name]()
