@@ -14,8 +14,7 @@ import typer
 
 from harness import cli_baseline, cli_faults, cli_odds
 from harness.errors import CaseError, HarnessError, UsageError
-from harness.progress import progress
-from v4model.console import exit_with, run_app
+from v4model.console import exit_with, progress, run_app
 
 if TYPE_CHECKING:
     from harness.case import Case

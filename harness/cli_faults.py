@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from harness.errors import UsageError
-from harness.progress import progress
+from v4model.console import progress
 
 
 def add_to(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from v4model import cli_train
 from v4model.console import exit_with, run_app
 from v4model.errors import DataError, V4Error
 
@@ -21,7 +22,7 @@ SCHEMA = 1
 
 app = typer.Typer(
     name="v4model",
-    help="Training data of the packed DeepSeek-V4 model.",
+    help="The packed DeepSeek-V4 model: its training data, and its training.",
     epilog="Exit codes: 0 done; 2 the input or the usage is wrong.",
     add_completion=False,
     no_args_is_help=True,
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="From instruction data to packs.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
+cli_train.add_to(app)
 
 PathArgument = Annotated[
     Path | None,

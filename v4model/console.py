@@ -1,10 +1,11 @@
-"""How a command line ends: an exit code, one sentence for bad input, no stack trace for what a user can do."""
+"""What command lines share: how they end (an exit code, one sentence for bad input, no stack trace) and progress."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import typer
 
@@ -47,3 +48,16 @@ def exit_with(run: Callable[[list[str]], int]) -> None:
 def _refuse(name: str, sentence: str) -> int:
     print(f"{name}: {sentence}", file=sys.stderr)
     return USAGE
+
+
+@contextmanager
+def progress(what: str, *, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
+    """A bar on stderr while the context lasts; call what it gives for each of `total` steps, `done` of which are."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total, completed=done)
+        yield lambda: bar.advance(task)

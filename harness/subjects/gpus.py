@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from harness.corpus import load_corpus
-from harness.subjects.v4model_meshes import held_experts
 from v4model import Pack, V4Config, V4Model, V4Output, presets
+from v4model.layers.experts import held_experts
 from v4model.model.model import StageOutput
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Mesh

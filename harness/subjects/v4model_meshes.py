@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from v4model import Pack, V4Config, V4Model, V4Output
-from v4model.layers.experts import Experts
+from v4model.layers.experts import held_experts
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.pp import run_step
 
-__all__ = ["Mesh", "StepRun", "expert_meshes", "held_experts", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
+__all__ = ["Mesh", "StepRun", "expert_meshes", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
 
 
 def expert_meshes(config: V4Config, ranks: int) -> list[Mesh]:
@@ -96,16 +96,6 @@ def _share_of(model: V4Model, mesh: Mesh, rank: int) -> V4Model:
     for name, tensor in share.state_dict().items():
         tensor.copy_(whole[name][held[name].start : held[name].stop] if name in held else whole[name])
     return share
-
-
-def held_experts(share: V4Model) -> dict[str, range]:
-    """By stacked expert weight, the experts whose rows a share holds."""
-    return {
-        f"{path}.{leaf}": module.held
-        for path, module in share.named_modules()
-        if isinstance(module, Experts)
-        for leaf in ("gate_up_proj", "down_proj")
-    }
 
 
 def _gradients(model: V4Model, shares: Sequence[V4Model]) -> dict[str, Tensor]:

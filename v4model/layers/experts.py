@@ -94,3 +94,13 @@ class SharedExpert(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down_proj(clamped_swiglu(self.gate_proj(x), self.up_proj(x), limit=self.limit))
         return out
+
+
+def held_experts(model: nn.Module) -> dict[str, range]:
+    """By name of each stacked expert weight, the experts whose rows the model holds."""
+    return {
+        f"{path}.{leaf}": module.held
+        for path, module in model.named_modules()
+        if isinstance(module, Experts)
+        for leaf in ("gate_up_proj", "down_proj")
+    }

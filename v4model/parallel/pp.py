@@ -14,6 +14,16 @@ from v4model.pack.counts import StepCounts
 from v4model.pack.shard import shard_of
 
 
+class NoPipe:
+    """The pipe of a model in one stage, which has nobody to send to."""
+
+    def send(self, x: Tensor, *, to_stage: int) -> None:
+        raise AssertionError(f"one stage sends {list(x.shape)} to stage {to_stage}")
+
+    def receive(self, like: Tensor, *, from_stage: int) -> Tensor:
+        raise AssertionError(f"one stage receives {list(like.shape)} from stage {from_stage}")
+
+
 def run_step(
     model: V4Model, packs: Sequence[Pack], *, ranks: Ranks, pipe: Pipe, counts: StepCounts, logits: bool = False
 ) -> list[StageOutput]:

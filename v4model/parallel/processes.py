@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from v4model.exchange import Exchange, RankError, Ranks, Request, check_agreement
-from v4model.layers.experts import Experts
+from v4model.layers.experts import held_experts
 from v4model.parallel.groups import Member, Mesh
 
 Result = TypeVar("Result")
@@ -116,19 +116,19 @@ def sum_gradients(model: nn.Module, *, mesh: Mesh) -> None:
     over the stage.
     """
     rank = dist.get_rank()
-    of_experts = {
-        id(parameter)
-        for module in model.modules()
-        if isinstance(module, Experts)
-        for parameter in module.parameters(recurse=False)
-    }
+    of_experts = held_experts(model)
     for name, parameter in model.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        group = _group(mesh, "expert_replicas" if id(parameter) in of_experts else "stage_group")
+        group = _group(mesh, "expert_replicas" if name in of_experts else "stage_group")
         dist.all_reduce(grad, group=group)
         if name.endswith("embed_tokens.weight") and mesh.pp > 1 and mesh.stage(rank) in (0, mesh.pp - 1):
             dist.all_reduce(grad, group=_group(mesh, "ends_group"))
         parameter.grad = grad
+
+
+def total_over_stage(x: Tensor, *, mesh: Mesh) -> None:
+    """Adds up x in place over the ranks that hold the same layers; collective."""
+    dist.all_reduce(x, group=_group(mesh, "stage_group"))
 
 
 @cache

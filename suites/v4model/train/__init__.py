@@ -1,0 +1,1 @@
+"""Training: steps, records, checkpoints, isolation before the first step."""
