@@ -8,7 +8,7 @@ of another; and what stands under a key is taken without a look at what it says 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,9 @@ def _write(path: Path, arrays: Arrays, *, key: str, step: Callable[[str], None])
             file.write(content[start : start + _CHUNK_BYTES])
         file.flush()
         step("written")
-    temporary.replace(path)
+    # Whoever came in between may have renamed it already.
+    with suppress(FileNotFoundError):
+        temporary.replace(path)
     step("renamed")
 
 

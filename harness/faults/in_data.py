@@ -25,7 +25,7 @@ Pack: TypeAlias = list[int]
 
 @contextmanager
 def in_data(subject: Subject, *places: tuple[object, str, object]) -> Iterator[None]:
-    """Names of modules or classes of `v4model.data` stand for other values while the context lasts.
+    """Names of modules or classes stand for other values while the context lasts, whoever in this process asks.
 
     Raises UsageError for a subject whose packs are not made there.
     """

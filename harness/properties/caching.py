@@ -27,6 +27,7 @@ from harness.subjects.packs_records import Cache, Packing, PacksRecords
 
 if TYPE_CHECKING:
     from harness.witness import Witness
+    from v4model import Pack
 
 NAME = "cache_gives_what_was_asked"
 
@@ -117,13 +118,17 @@ def _difference(got: Answer, fresh: Answer) -> tuple[str, str]:
         return _whole(got), _whole(fresh)
     for number, (one, other) in enumerate(zip(got.packs, fresh.packs, strict=True)):
         if one.layout != other.layout:
-            return f"pack {number} of {one.layout}", f"{other.layout}"
+            return f"{_placed(one)} in pack {number}", _placed(other)
         differs = (one.tokens != other.tokens) | (one.supervised != other.supervised)
         if bool(differs.any()):
             token = int(differs.nonzero()[0])
             found, wanted = (int(pack.tokens[token]) for pack in (one, other))
             return f"token {found} at {other.layout.where(token)} of pack {number}", f"token {wanted}"
     return _whole(got), _whole(fresh)
+
+
+def _placed(pack: Pack) -> str:
+    return f"samples of {list(pack.layout.lengths)} tokens at {list(pack.layout.starts)}"
 
 
 def _whole(answer: Answer) -> str:

@@ -83,7 +83,7 @@ def _refused(subject: PacksRecords, lengths: Sequence[int], choose: Random) -> W
     for what, answer in _spoilt(subject, lengths, choose):
         if not answer.refusal:
             masked = [place for place, (_, supervised) in answer.samples() if not any(supervised[1:])]
-            told = f"{len(masked)} samples without a label" if masked else "packs of the others"
+            told = f"samples without a label, {len(masked)} of them" if masked else "packs of the others"
             where = f", such as {masked[0]}" if masked else ""
             return wrong(REFUSED, f"{what} is taken", count=max(len(masked), 1), got=told + where, expected="a refusal")
     return None
