@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
 from collections.abc import Iterable
 from typing import Any, cast
 
 from harness.errors import UsageError
 from harness.faults.registry import Fault, load_faults
-from harness.properties import Property, registered
+from harness.properties import Property, every_property
 from harness.subjects.protocol import SubjectFactory
 
 SUBJECTS = {
@@ -21,11 +20,7 @@ SUBJECTS = {
 
 def properties() -> tuple[Property, ...]:
     """Every property of `harness.properties`, in the order of its modules' names."""
-    import harness.properties
-
-    for module in pkgutil.iter_modules(harness.properties.__path__):
-        importlib.import_module(f"harness.properties.{module.name}")
-    return registered()
+    return every_property()
 
 
 def find_property(name: str) -> Property:

@@ -98,9 +98,10 @@ class Witness:
 
     depth: 0 for the trunk, k for MTP depth k. query: the token whose result is wrong, None if the finding is about a
     whole tensor. source: the token it read, None if there is no single one. branch: local, pool, picks, router, shift,
-    label, loss, gradient, padding or unknown. layer: the layer's or parameter's name if known. at: the token whose row
-    of that layer is the first that is wrong, and row: what it read there; None if not recorded. what: the observed
-    effect, a short noun phrase with a verb ("logits moved"). magnitude and bound have the same unit.
+    label, loss, gradient, padding, data (how packs are made, before any model) or unknown. layer: the layer's or
+    parameter's name if known. at: the token whose row of that layer is the first that is wrong, and row: what it read
+    there; None if not recorded. what: the observed effect, a short noun phrase with a verb ("logits moved"). magnitude
+    and bound have the same unit.
     """
 
     property: str
@@ -119,7 +120,7 @@ class Witness:
 
     def sentence(self) -> str:
         """The witness as one readable sentence."""
-        parts = ["in the trunk" if self.depth == 0 else f"at MTP depth {self.depth}"]
+        parts = [] if self.branch == "data" else ["in the trunk" if self.depth == 0 else f"at MTP depth {self.depth}"]
         if self.query is not None:
             parts.append(f"query {self.query}")
         if self.source is not None:
@@ -128,7 +129,8 @@ class Witness:
         if through:
             parts.append(through)
         limit = "no difference is allowed" if self.bound == 0 else f"the bound is {self.bound:.3g}"
-        text = f"{self.property}: {' '.join(parts)}: {self.what}, by {self.magnitude:.3g} where {limit}"
+        where = f"{' '.join(parts)}: " if parts else ""
+        text = f"{self.property}: {where}{self.what}, by {self.magnitude:.3g} where {limit}"
         if self.got is not None:
             text += f"; got {self.got}"
         if self.expected is not None:
@@ -136,7 +138,7 @@ class Witness:
         return text
 
     def _through(self) -> str:
-        branch = "" if self.branch == "unknown" else f"the {self.branch} branch"
+        branch = "" if self.branch in ("unknown", "data") else f"the {self.branch} branch"
         place = " of ".join(part for part in (branch, self.layer or "") if part)
         if not place:
             return ""

@@ -10,4 +10,7 @@ every rank run on the same patched code. What was reported of ranks and cannot b
   what is expected, so that ranks disagree by name instead;
 - a hang in the reducer of a data-parallel wrapper (E17): gradients are summed over the ranks without one, and the
   missing edge shows in the exchange's own backward pass.
+
+Faults of data (section G) are planted in `v4model.data`, on a subject that packs records; its model stays as it is, and
+what such a fault changes is told by what its property compares (`Property.observed`).
 """

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.properties import every_property
 from harness.properties.measure import moved_rows
 from harness.properties.runs import run_with_gradients
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from harness.faults.registry import Fault
@@ -18,11 +21,17 @@ if TYPE_CHECKING:
 
 
 def changed_by(fault: Fault, subject: Subject, pack: Pack) -> tuple[str, ...]:
-    """Names of what a subject gives on a pack and the fault changes by at least one bit; empty if it does nothing."""
-    healthy = outputs(subject, pack)
+    """Names of what is observed on a pack and the fault changes by at least one bit; empty if it does nothing."""
+    healthy = observed(fault, subject, pack)
     with fault.apply(subject):
-        faulty = outputs(subject, pack)
+        faulty = observed(fault, subject, pack)
     return tuple(name for name in {**healthy, **faulty} if _differ(healthy.get(name), faulty.get(name)))
+
+
+def observed(fault: Fault, subject: Subject, pack: Pack) -> Mapping[str, Tensor]:
+    """What the property compares that is to catch the fault, by name; outputs of the model unless it says otherwise."""
+    (expected,) = (prop for prop in every_property() if prop.name == fault.expected)
+    return (expected.observed or outputs)(subject, pack)
 
 
 def outputs(subject: Subject, pack: Pack) -> dict[str, Tensor]:

@@ -6,20 +6,28 @@ A module of this package builds `Property` values and hands each to `register` w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.kinds import KINDS
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from harness.case import Case
     from harness.corpus import Corpus
     from harness.subjects.protocol import Subject
     from harness.verdict import Verdict
+    from v4model import Pack
 
 Check: TypeAlias = Callable[["Subject", "Case", "Corpus"], "Verdict"]
 """Puts one property to the test on one case. The subject is freshly built for that case."""
+
+Observe: TypeAlias = Callable[["Subject", "Pack"], "Mapping[str, Tensor]"]
+"""What a property compares, by name, where that is not what the model gives on a pack."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,8 @@ class Property:
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
     dtypes: those it can decide in, the one to prefer first; sums in another order are bounded for float64 only.
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
-    processes. least_ranks: fewer say nothing.
+    processes. least_ranks: fewer say nothing. observed: what it compares, for the pack's lengths; None for outputs and
+    gradients of the model.
     """
 
     name: str
@@ -41,6 +50,7 @@ class Property:
     ranked: bool = False
     on_processes: bool = False
     least_ranks: int = 1
+    observed: Observe | None = None
 
 
 _REGISTRY: dict[str, Property] = {}
@@ -60,3 +70,10 @@ def register(prop: Property) -> Property:
 def registered() -> tuple[Property, ...]:
     """Every property registered so far, in order of registration."""
     return tuple(_REGISTRY.values())
+
+
+def every_property() -> tuple[Property, ...]:
+    """Those of all modules of this package, in the order of the modules' names."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return registered()

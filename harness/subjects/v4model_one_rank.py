@@ -15,11 +15,12 @@ from torch import Tensor
 from harness.subjects.protocol import Depth, Observation, Subject
 from harness.subjects.record import Record
 from harness.subjects.recording import recording
+from harness.subjects.v4model_data import V4Data
 from v4model import Pack, V4Config, V4Model, V4Output, hf
 
 
 @dataclass(frozen=True)
-class V4OneRank:
+class V4OneRank(V4Data):
     """`V4Model` behind the subject protocol. `model` is open to faults, which plant defects in it and take them out."""
 
     model: V4Model

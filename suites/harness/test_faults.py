@@ -17,7 +17,7 @@ import harness.faults
 from harness.case import Case
 from harness.catalogue import find_property
 from harness.errors import UsageError
-from harness.faults.activity import changed_by, outputs
+from harness.faults.activity import changed_by, observed, outputs
 from harness.faults.c16_grid_windows_sample_counts import counted_from_the_sample
 from harness.faults.d4_roll_by_unpadded_ends import rolled
 from harness.faults.registry import Fault, load_faults
@@ -43,6 +43,8 @@ CONFIGS = {"C17": ",index_n_heads=1"}
 
 # Those of ranks do nothing on one: suites/quality/test_rank_faults_are_caught.py.
 ON_ONE_RANK = [fault for fault in FAULTS if not fault.ranks]
+# Whose property compares something else than what the model gives: how packs are made.
+OF_DATA = [fault.name for fault in ON_ONE_RANK if find_property(fault.expected).observed]
 every_fault = pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ON_ONE_RANK])
 
 
@@ -96,9 +98,8 @@ def test_a_fault_says_what_it_is(fault: Fault) -> None:
 @every_fault
 def test_a_fault_changes_something_on_its_kinds(fault: Fault) -> None:
     for kind in fault.kinds:
-        config = kind + CONFIGS.get(fault.name, "")
-        healthy, faulty = _healthy(config), _faulty(fault, config)
-        assert any(not torch.equal(healthy[name], faulty[name]) for name in healthy), f"nothing changes on {kind}"
+        subject, pack = _subject_and_pack(kind + CONFIGS.get(fault.name, ""))
+        assert changed_by(fault, subject, pack), f"nothing changes on {kind}"
 
 
 @every_fault
@@ -126,10 +127,18 @@ def test_a_change_is_reported_by_name() -> None:
     assert "logits of depth 0" not in changed
 
 
+def test_a_fault_of_data_leaves_the_model_alone_and_is_told_by_what_its_property_compares() -> None:
+    subject, pack = _subject_and_pack("all")
+    assert changed_by(BY_NAME["G7"], subject, pack)
+    with BY_NAME["G7"].apply(subject):
+        faulty = outputs(subject, pack)
+    assert all(torch.equal(faulty[name], value) for name, value in _healthy("all").items())
+
+
 @every_fault
 def test_a_subject_is_healthy_again_after_an_exception(fault: Fault) -> None:
     subject, pack = _subject_and_pack(fault.kinds[-1])
-    before, attributes = _values(subject, pack), _attributes(subject)
+    before, attributes = observed(fault, subject, pack), _attributes(subject)
 
     def fail() -> None:
         with fault.apply(subject):
@@ -138,7 +147,8 @@ def test_a_subject_is_healthy_again_after_an_exception(fault: Fault) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert torch.equal(_values(subject, pack), before)
+    after = observed(fault, subject, pack)
+    assert [name for name in before if not torch.equal(after[name], before[name])] == []
     assert _attributes(subject) == attributes
 
 
@@ -171,6 +181,13 @@ def test_two_faults_can_be_planted_at_once_and_leave_in_order() -> None:
     assert _attributes(subject) == attributes
 
 
+@pytest.mark.parametrize("name", OF_DATA)
+def test_a_subject_that_packs_no_records_is_refused(name: str) -> None:
+    subject = fakes.healthy(Case.from_token("all/3/s0").v4config(), torch.float64, 0)
+    with pytest.raises(UsageError, match=r"got running sum; expected a subject that packs by v4model\.data"):
+        BY_NAME[name].apply(subject).__enter__()
+
+
 @pytest.mark.parametrize("fault", [BY_NAME["A1"], BY_NAME["B7"], BY_NAME["D12"]], ids=["A1", "B7", "D12"])
 def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
     subject = fakes.healthy(Case.from_token("all/3/s0").v4config(), torch.float64, 0)
@@ -178,8 +195,11 @@ def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
         fault.apply(subject).__enter__()
 
 
-# The rows of C17 depend on the number of columns, which is each rank's own.
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ON_ONE_RANK if fault.name != "C17"])
+# The rows of C17 depend on the number of columns, which is each rank's own; packs are made before there are ranks.
+ALIKE_ON_RANKS = [fault for fault in ON_ONE_RANK if fault.name not in ("C17", *OF_DATA)]
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ALIKE_ON_RANKS])
 def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
     """A defect in what the model knows of its pack does not depend on how the pack is cut."""
     subject, pack = _subject_and_pack(fault.kinds[0])

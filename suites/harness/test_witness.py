@@ -50,6 +50,10 @@ def test_the_sentence_names_everything() -> None:
             Witness(property="p", layer="lm_head", source=Place(-1, 0, 9), what="moved", magnitude=math.inf, bound=0.0),
             "p: in the trunk something read padding (token 9) in lm_head: moved, by inf where no difference is allowed",
         ),
+        (
+            Witness(property="p", branch="data", what="a record is in no pack", magnitude=1, bound=0.0),
+            "p: a record is in no pack, by 1 where no difference is allowed",
+        ),
     ],
 )
 def test_the_sentence_leaves_out_what_is_unknown(witness: Witness, sentence: str) -> None:

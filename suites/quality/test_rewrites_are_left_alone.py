@@ -35,8 +35,9 @@ def _subject(case: Case) -> Subject:
 
 
 def _asked(case: Case) -> list[Property]:
-    """Of ranks, what is asked of them in one process; else every property that says something on one rank."""
-    found = [prop for prop in properties() if prop.ranked is (case.ranks is not None) and case.dtype in prop.dtypes]
+    """Of ranks, what is asked of them in one process; else every property that says something of a model on one."""
+    of_models = [prop for prop in properties() if prop.observed is None and case.dtype in prop.dtypes]
+    found = [prop for prop in of_models if prop.ranked is (case.ranks is not None)]
     return [prop for prop in found if case.ranks is None or prop.on_processes]
 
 
