@@ -49,7 +49,9 @@ def outputs(subject: Subject, pack: Pack) -> dict[str, Tensor]:
 
 def _leaves_of(scalar: Tensor) -> set[int]:
     """The ids of the leaves that a graph ends in."""
-    reached, seen, nodes = set[int](), set[Node](), [scalar.grad_fn]
+    reached: set[int] = set()
+    seen: set[Node] = set()
+    nodes = [scalar.grad_fn]
     while nodes:
         node = nodes.pop()
         if node is None or node in seen:

@@ -31,7 +31,7 @@ def _divergence(scores: Tensor, mass: Tensor, *, picks: Tensor) -> Tensor:
     # p is 1 where nothing is picked: its logarithm is 0, and no gradient passes.
     p = torch.where(picked & (total > 0), mass / total.clamp_min(torch.finfo(mass.dtype).tiny), 1)
     log_q = torch.log_softmax(torch.where(some[:, None], scores, 0), dim=1)
-    return (p * (p.log() - torch.where(picked, log_q, 0))).sum()
+    return (torch.xlogy(p, p) - p * torch.where(picked, log_q, 0)).sum()
 
 
 @contextmanager

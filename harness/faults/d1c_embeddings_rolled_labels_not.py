@@ -36,4 +36,8 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=KINDS,
     apply=_apply,
+    strata=(
+        "two samples",
+        "three samples and more",
+    ),
 )
