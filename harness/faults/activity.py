@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from torch.autograd.graph import Node
 
     from harness.faults.registry import Fault
     from harness.subjects.protocol import Subject
@@ -35,7 +36,10 @@ def observed(fault: Fault, subject: Subject, pack: Pack) -> Mapping[str, Tensor]
 
 
 def outputs(subject: Subject, pack: Pack) -> dict[str, Tensor]:
-    """Logits and nll of every depth, every sum, count and loss, and every parameter's gradient, by name."""
+    """Logits and nll of every depth, every sum, count and loss, and every parameter's gradient, by name.
+
+    Also whether the loss reaches the parameter at all: where it does not, the gradient is taken as 0.
+    """
     run = run_with_gradients(subject, pack)
     found: dict[str, Tensor] = {}
     for depth, given in enumerate(run.observation.depths):
@@ -45,7 +49,27 @@ def outputs(subject: Subject, pack: Pack) -> dict[str, Tensor]:
     found |= {
         f"count of {name}": torch.tensor(value, dtype=torch.float64) for name, value in run.observation.counts.items()
     }
+    reached = _leaves_of(run.observation.losses["loss"])
+    found |= {
+        f"edge of {name}": torch.tensor(float(id(leaf) in reached)) for name, leaf in subject.parameters().items()
+    }
     return found | {f"gradient of {name}": grad for name, grad in run.of_parameters.items()}
+
+
+def _leaves_of(scalar: Tensor) -> set[int]:
+    """The ids of the leaves that a graph ends in."""
+    reached: set[int] = set()
+    seen: set[Node] = set()
+    nodes = [scalar.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            reached.add(id(leaf))
+        nodes += [behind for behind, _ in node.next_functions]
+    return reached
 
 
 def _differ(one: Tensor | None, other: Tensor | None) -> bool:

@@ -41,4 +41,8 @@ FAULT = Fault(
     expected="query_sees_no_future",
     kinds=("all", "csa", "hca"),
     apply=_apply,
+    strata=(
+        "start off the CSA grid",
+        "start off the HCA grid",
+    ),
 )

@@ -37,4 +37,5 @@ FAULT = Fault(
     expected="packed_equals_alone",
     kinds=("all", "csa"),
     apply=_apply,
+    strata=("more CSA rows than top-k of one index head",),
 )

@@ -34,4 +34,8 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa", "hca"),
     apply=_apply,
+    strata=(
+        "start off the CSA grid",
+        "start off the HCA grid",
+    ),
 )

@@ -34,4 +34,8 @@ FAULT = Fault(
     expected="order_and_offset_change_nothing",
     kinds=("all", "csa", "hca"),
     apply=_apply,
+    strata=(
+        "start off the CSA grid",
+        "start off the HCA grid",
+    ),
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
 
 
-def _pooled(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
+def pooled_with_gate_0(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
     width = kv.shape[1] // 2
     now, before = windows.slots(), windows.slots(back=1)
     gate_now = gather_rows(gate[:, width:], now) + position_bias[:, width:]
@@ -35,7 +35,7 @@ def _pooled(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return replaced(subject, compressor, "pool_overlapping_windows", _pooled)
+    return replaced(subject, compressor, "pool_overlapping_windows", pooled_with_gate_0)
 
 
 FAULT = Fault(

@@ -37,4 +37,8 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa"),
     apply=_apply,
+    strata=(
+        "two samples",
+        "three samples and more",
+    ),
 )

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
 
 
-def _averaged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def averaged(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     streams, *others = args
     return (streams.mean(1, keepdim=True).expand_as(streams), *others), dict(kwargs)
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return given(model_of(subject).mtp, _averaged)
+    return given(model_of(subject).mtp, averaged)
 
 
 FAULT = Fault(

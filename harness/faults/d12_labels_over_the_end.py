@@ -29,4 +29,8 @@ FAULT = Fault(
     expected="labels_stay_inside",
     kinds=KINDS,
     apply=_apply,
+    strata=(
+        "two samples",
+        "three samples and more",
+    ),
 )

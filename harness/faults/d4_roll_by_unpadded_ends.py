@@ -59,4 +59,8 @@ FAULT = Fault(
     expected="padding_changes_nothing",
     kinds=KINDS,
     apply=_apply,
+    strata=(
+        "interior padding alone",
+        "padding inside and at the tail",
+    ),
 )

@@ -40,4 +40,5 @@ FAULT = Fault(
     expected="matches_plain_reading",
     kinds=KINDS,
     apply=_apply,
+    strata=("several MTP depths",),
 )

@@ -5,7 +5,7 @@ Contexts, layouts and visibilities are shared between forward passes, so nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -93,6 +93,47 @@ def pool_on_the_grid(context: PackContext, pool: PoolVisibility, *, mixed: bool)
     base = own(context, first)
     visible = torch.where(context.sample >= 0, ((tokens_of(context) + 1) // ratio - base).clamp_min(0), 0)
     return PoolVisibility(windows.to(base.device), base, visible)
+
+
+def pool_from(context: PackContext, pool: PoolVisibility, anchors: Sequence[int]) -> PoolVisibility:
+    """Windows of each sample cut from a token of its own on, `anchors`, instead of from the sample's start.
+
+    A query of the sample sees those that end at it or before.
+    """
+    ratio, layout = pool.windows.ratio, context.layout
+    ends = torch.tensor(layout.starts) + torch.tensor(layout.lengths)
+    anchor = torch.tensor(anchors)
+    counts = (ends - anchor).clamp_min(0) // ratio
+    before = counts.cumsum(0) - counts
+    sample = torch.arange(layout.num_samples).repeat_interleave(counts)
+    index = torch.arange(len(sample)) - before[sample]
+    windows = Windows(ratio, anchor[sample] + index * ratio, index, sample)
+    token = tokens_of(context)
+    # Padding reads the first sample's, and sees nothing.
+    own_sample = context.sample.clamp_min(0)
+    complete = (token + 1 - anchor.to(token.device)[own_sample]).clamp_min(0) // ratio
+    visible = torch.where(context.sample >= 0, complete, 0)
+    return PoolVisibility(windows.to(token.device), before.to(token.device)[own_sample], visible)
+
+
+@dataclass(frozen=True, eq=False)
+class _Reaching(Windows):
+    lowest: Tensor
+
+    def slots(self, *, back: int = 0) -> Tensor:
+        tokens = self.first_token[:, None] - back * self.ratio + torch.arange(self.ratio, device=self.index.device)
+        return torch.where(tokens >= self.lowest[:, None], tokens, -1)
+
+    def part(self, rows: range) -> Windows:
+        return reaching(super().part(rows), self.lowest[rows.start : rows.stop])
+
+    def starting_at(self, token: int) -> Windows:
+        return reaching(super().starting_at(token), self.lowest - token)
+
+
+def reaching(windows: Windows, lowest: Tensor) -> Windows:
+    """The windows with slots, their own and those before them, that go back to the token `lowest` [W] of each."""
+    return _Reaching(windows.ratio, windows.first_token, windows.index, windows.sample, lowest)
 
 
 @dataclass(frozen=True, eq=False)

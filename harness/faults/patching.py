@@ -24,6 +24,8 @@ Falsify: TypeAlias = "Callable[[PackContext], PackContext]"
 """Makes of what a module knows of its pack what the defect makes of it; a new value, the old one is shared."""
 
 _Inputs: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+Change: TypeAlias = Callable[[tuple[Any, ...], Mapping[str, Any]], _Inputs]
+"""change(positional, keywords) of a call gives those that take their place."""
 
 
 def model_of(subject: Subject) -> V4Model:
@@ -39,6 +41,16 @@ def parts(subject: Subject, kind: type[Part]) -> list[Part]:
     return [module for module in model_of(subject).modules() if isinstance(module, kind)]
 
 
+def parts_of_trunk(subject: Subject, kind: type[Part]) -> list[Part]:
+    """As `parts`, without those of the MTP depths."""
+    return [module for module in model_of(subject).trunk.modules() if isinstance(module, kind)]
+
+
+def parts_of_mtp(subject: Subject, kind: type[Part]) -> list[Part]:
+    """As `parts`, of the MTP depths alone."""
+    return [module for module in model_of(subject).mtp.modules() if isinstance(module, kind)]
+
+
 def trunk_and_mtp(subject: Subject) -> list[nn.Module]:
     """What a forward pass hands the context to: the trunk, and each MTP depth."""
     model = model_of(subject)
@@ -46,15 +58,28 @@ def trunk_and_mtp(subject: Subject) -> list[nn.Module]:
 
 
 @contextmanager
-def given(
-    modules: Iterable[nn.Module], change: Callable[[tuple[Any, ...], Mapping[str, Any]], _Inputs]
-) -> Iterator[None]:
+def given(modules: Iterable[nn.Module], change: Change) -> Iterator[None]:
     """Every call of the modules gets change(positional, keywords) in place of its arguments."""
 
     def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Inputs:
         return change(args, kwargs)
 
     handles = [module.register_forward_pre_hook(hook, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def giving(modules: Iterable[nn.Module], change: Callable[[Mapping[str, Any], Any], Any]) -> Iterator[None]:
+    """Every call of the modules gives change(keywords, output) in place of its output."""
+
+    def hook(_module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        return change(kwargs, output)
+
+    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in modules]
     try:
         yield
     finally:

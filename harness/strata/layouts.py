@@ -170,6 +170,7 @@ _TESTS: Mapping[str, _Test] = {
     "padding at the tail behind a whole window": lambda facts: (
         facts.csa is not None and facts.tail > 0 and facts.samples[-1][1] % CSA_RATIO == 0
     ),
+    "several MTP depths": lambda facts: facts.config.num_nextn_predict_layers > 1,
     "no MTP": lambda facts: facts.config.num_nextn_predict_layers == 0,
     **{f"changed {name}": _changed(field) for name, field in _SIZES.items()},
     "changed HCA ratio": lambda facts: facts.changed("ratios"),

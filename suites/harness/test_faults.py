@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
@@ -22,10 +22,13 @@ from harness.faults.c16_grid_windows_sample_counts import counted_from_the_sampl
 from harness.faults.d4_roll_by_unpadded_ends import rolled
 from harness.faults.registry import Fault, load_faults
 from harness.kinds import KINDS
+from harness.properties import Observe
+from harness.strata import strata_of
 from harness.subjects.protocol import Subject
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from harness.tolerance import REORDERED_F64, relative_error
 from suites.harness import fakes
+from suites.quality.drawn import cases_of
 from v4model import Pack, PackLayout
 from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
@@ -38,8 +41,9 @@ MUST = "A1 A3 B1 B2 C1 C3 C16 D1 D4 D12".split()
 
 # Samples that start off every ratio, padding inside and at the tail, more rows than the indexer picks.
 LAYOUT = "7p3.5.21+40/s3"
-# Scores tie where all index heads are closed.
-CONFIGS = {"C17": ",index_n_heads=1"}
+# What these read depends on what else a rank holds: rows of its own queries or columns (C15, C17), the first token of
+# the pack (D2), one token more than its halo (D6); and D7 is a defect of one rank.
+OTHER_ON_RANKS = {"C15", "C17", "D2", "D6", "D7"}
 
 # Those of ranks do nothing on one: suites/quality/test_rank_faults_are_caught.py.
 ON_ONE_RANK = [fault for fault in FAULTS if not fault.ranks]
@@ -48,20 +52,31 @@ OF_DATA = [fault.name for fault in ON_ONE_RANK if find_property(fault.expected).
 every_fault = pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ON_ONE_RANK])
 
 
-def _subject_and_pack(kind: str, layout: str = LAYOUT) -> tuple[V4OneRank, Pack]:
-    case = Case.from_token(f"{kind}/{layout}")
+def _of_case(case: Case) -> tuple[V4OneRank, Pack]:
     return build(case.v4config(), case.torch_dtype(), case.seed), case.pack(fakes.corpus())
 
 
+def _subject_and_pack(kind: str, layout: str = LAYOUT) -> tuple[V4OneRank, Pack]:
+    return _of_case(Case.from_token(f"{kind}/{layout}"))
+
+
 @lru_cache
-def _healthy(kind: str) -> dict[str, torch.Tensor]:
-    return outputs(*_subject_and_pack(kind))
+def _healthy(observer: Observe, case: Case) -> Mapping[str, torch.Tensor]:
+    return observer(*_of_case(case))
 
 
-def _faulty(fault: Fault, kind: str) -> dict[str, torch.Tensor]:
-    subject, pack = _subject_and_pack(kind)
+def _faulty(fault: Fault, observer: Observe, case: Case) -> Mapping[str, torch.Tensor]:
+    subject, pack = _of_case(case)
     with fault.apply(subject):
-        return outputs(subject, pack)
+        return observer(subject, pack)
+
+
+def _cases(fault: Fault, kind: str) -> Iterator[Case]:
+    """The layout above where the fault can show in it, then drawn ones."""
+    case = Case.from_token(f"{kind}/{LAYOUT}")
+    if not fault.strata or not strata_of(case, case.pack(fakes.corpus())).isdisjoint(fault.strata):
+        yield case
+    yield from cases_of(fault, kind=kind)
 
 
 def _values(subject: Subject, pack: Pack) -> torch.Tensor:
@@ -97,15 +112,18 @@ def test_a_fault_says_what_it_is(fault: Fault) -> None:
 
 @every_fault
 def test_a_fault_changes_something_on_its_kinds(fault: Fault) -> None:
+    observer = find_property(fault.expected).observed or outputs
     for kind in fault.kinds:
-        subject, pack = _subject_and_pack(kind + CONFIGS.get(fault.name, ""))
-        assert changed_by(fault, subject, pack), f"nothing changes on {kind}"
+        pairs = ((_healthy(observer, case), _faulty(fault, observer, case)) for case in _cases(fault, kind))
+        changes = (not torch.equal(healthy[name], faulty[name]) for healthy, faulty in pairs for name in healthy)
+        assert any(changes), f"nothing changes on {kind}"
 
 
 @every_fault
 def test_a_fault_shows_nowhere_but_on_its_kinds(fault: Fault) -> None:
     for kind in sorted(set(KINDS) - set(fault.kinds)):
-        healthy, faulty = _healthy(kind), _faulty(fault, kind)
+        case = Case.from_token(f"{kind}/{LAYOUT}")
+        healthy, faulty = _healthy(outputs, case), _faulty(fault, outputs, case)
         # An offset that queries and keys share rotates both: rounding moves, nothing else does (B2).
         assert [name for name in healthy if (healthy[name] - faulty[name]).abs().max() > 1e-9] == []
 
@@ -130,9 +148,10 @@ def test_a_change_is_reported_by_name() -> None:
 def test_a_fault_of_data_leaves_the_model_alone_and_is_told_by_what_its_property_compares() -> None:
     subject, pack = _subject_and_pack("all")
     assert changed_by(BY_NAME["G7"], subject, pack)
+    healthy = outputs(subject, pack)
     with BY_NAME["G7"].apply(subject):
         faulty = outputs(subject, pack)
-    assert all(torch.equal(faulty[name], value) for name, value in _healthy("all").items())
+    assert all(torch.equal(faulty[name], value) for name, value in healthy.items())
 
 
 @every_fault
@@ -195,8 +214,7 @@ def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
         fault.apply(subject).__enter__()
 
 
-# The rows of C17 depend on the number of columns, which is each rank's own; packs are made before there are ranks.
-ALIKE_ON_RANKS = [fault for fault in ON_ONE_RANK if fault.name not in ("C17", *OF_DATA)]
+ALIKE_ON_RANKS = [fault for fault in ON_ONE_RANK if fault.name not in (*OTHER_ON_RANKS, *OF_DATA)]
 
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ALIKE_ON_RANKS])
@@ -214,6 +232,31 @@ def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
             joined = torch.cat([getattr(of_rank, name) for of_rank in of_ranks])
             error = relative_error(joined, getattr(expected, name), floor=0.0)
             assert error < REORDERED_F64, f"{name} of depth {depth}"
+
+
+# -- what is quiet: no logit, and of the losses the named ones at most -------------------------------------------------
+
+QUIET = {
+    "C10": "kl", "C10b": "kl", "C11": "kl", "C11b": "kl", "C12": "", "C12b": "", "C12c": "", "C13": "", "C13b": "kl",
+    "D3b": "", "D6": "mtp1 mtp2", "D9": "mtp1 mtp2", "D9b": "mtp2", "D13": "balance", "D13b": "balance",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_a_quiet_fault_moves_no_logit_and_only_its_losses(name: str) -> None:
+    # Samples behind each other, so that what is rolled over an end finds another one.
+    changed = changed_by(BY_NAME[name], *_subject_and_pack("all", "7p3.5.21+40/s3"))
+    assert not [one for one in changed if one.startswith("logits")]
+    losses = {one.removeprefix("loss ") for one in changed if one.startswith("loss ")} - {"loss"}
+    assert losses == set(QUIET[name].split())
+
+
+@pytest.mark.parametrize(("name", "part"), [("C14", "compressor"), ("C14b", "indexer"), ("C12c", "indexer")])
+def test_a_lost_edge_is_no_change_of_a_gradient(name: str, part: str) -> None:
+    subject, pack = _subject_and_pack("csa", "3.2.1/s3")
+    changed = changed_by(BY_NAME[name], subject, pack)
+    assert {one.split(" ")[0] for one in changed} == {"edge"}
+    assert all(f".{part}." in one for one in changed)
 
 
 # -- the mechanisms ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import torch
 
 from harness.case import Case
 from harness.catalogue import find_property
-from harness.properties import accounting, equivalence, isolation, padding, reach
+from harness.properties import accounting, equivalence, index_loss, isolation, padding, reach
 from harness.subjects.v4model_one_rank import build
 from harness.verdict import Outcome
 from suites.harness import fakes
@@ -21,6 +21,7 @@ NAMES = [
     padding.NAME,
     accounting.NAME,
     reach.NAME,
+    index_loss.NAME,
 ]
 
 

@@ -54,6 +54,8 @@ def test_strata_by_hand() -> None:
         ("hca,sliding_window=5/9/s0", "changed sliding window", True),
         ("all/9/s0/bfloat16", "dtype bfloat16", True),
         ("csa/1.1.5/s0", "samples of one token next to each other", True),
+        ("all/9/s0", "several MTP depths", True),
+        ("dense,compress_ratios=0:0:0,num_nextn_predict_layers=1/9/s0", "several MTP depths", False),
         ("csa/1.5.1/s0", "samples of one token next to each other", False),
     ],
 )

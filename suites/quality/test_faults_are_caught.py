@@ -1,38 +1,24 @@
 """Every fault that shows on one rank violates the property it names within the quick profile's number of cases.
 
+Cases are those that meet the fault's strata: small packs first, which are quick, then packs as a run draws them.
+
 The same cases are clean without the fault, and the subject gives its healthy bits again once the fault is gone.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
 
 from harness.case import Case
 from harness.catalogue import find_property
-from harness.engine import PROFILES, decide
+from harness.engine import decide
 from harness.faults.registry import Fault, load_faults
-from harness.strategies import PackSize, cases
 from harness.subjects.protocol import Subject
 from harness.verdict import Outcome, Verdict
-from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy
-
-_SMALL = PackSize(min_samples=2, max_samples=4, min_tokens=30, max_tokens=90)
-"""Smaller packs than a run draws: a defect that needs a large one would be missed here."""
-
-# Scores tie where the ReLUs of all index heads are closed; with one head that is every second row. Ties decide where
-# few rows are open and many closed, which takes a sample of some length.
-_STRATA = {"C17": ("csa", "csa,index_n_heads=1", PackSize())}
-
-
-@cache
-def _drawn(kind: str, size: PackSize) -> tuple[Case, ...]:
-    """As many cases as the quick profile draws."""
-    return drawn(cases(kind, size=size), count=PROFILES["quick"].cases_per_kind)
+from suites.quality.drawn import FACTORY, cases_of, corpus, on_healthy
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:
@@ -47,15 +33,10 @@ def _planted(fault: Fault, subject: Subject, case: Case) -> Verdict:
     return decide(find_property(fault.expected), lambda *_: subject, case, corpus(), fault=fault)
 
 
-def _cases(fault: Fault) -> list[Case]:
-    kind, config, size = _STRATA.get(fault.name, (fault.kinds[0], fault.kinds[0], _SMALL))
-    return [replace(case, config=config) for case in _drawn(kind, size)]
-
-
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in load_faults() if not fault.ranks])
 def test_its_property_catches_the_fault(fault: Fault) -> None:
     began, tried = time.perf_counter(), 0
-    for case in _cases(fault):
+    for case in cases_of(fault, kind=fault.kinds[0]):
         tried += 1
         subject = FACTORY(case.v4config(), case.torch_dtype(), case.seed)
         before = _values(subject, case)
