@@ -17,15 +17,21 @@ import harness.faults
 from harness.case import Case
 from harness.catalogue import find_property
 from harness.errors import UsageError
+from harness.faults.a5_boundaries_joined_without_offsets import joined
+from harness.faults.absent import ABSENT
 from harness.faults.activity import changed_by, outputs
 from harness.faults.c16_grid_windows_sample_counts import counted_from_the_sample
+from harness.faults.capacity import first_come
 from harness.faults.d4_roll_by_unpadded_ends import rolled
 from harness.faults.registry import Fault, load_faults
 from harness.kinds import KINDS
+from harness.strata import CUT_STRATA, LAYOUT_STRATA, strata_of
+from harness.strategies import PackSize, cases
 from harness.subjects.protocol import Subject
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from harness.tolerance import REORDERED_F64, relative_error
 from suites.harness import fakes
+from suites.quality.drawn import drawn
 from v4model import Pack, PackLayout
 from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
@@ -38,6 +44,7 @@ MUST = "A1 A3 B1 B2 C1 C3 C16 D1 D4 D12".split()
 
 # Samples that start off every ratio, padding inside and at the tail, more rows than the indexer picks.
 LAYOUT = "7p3.5.21+40/s3"
+_SMALL = PackSize(min_samples=2, max_samples=4, min_tokens=30, max_tokens=60)
 # Scores tie where all index heads are closed.
 CONFIGS = {"C17": ",index_n_heads=1"}
 
@@ -52,12 +59,28 @@ def _subject_and_pack(kind: str, layout: str = LAYOUT) -> tuple[V4OneRank, Pack]
 
 
 @lru_cache
-def _healthy(kind: str) -> dict[str, torch.Tensor]:
-    return outputs(*_subject_and_pack(kind))
+def _layouts(strata: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """LAYOUT and drawn packs of several samples, those of them that meet one of the strata, as a token's end."""
+    found = [replace(case, config=kind) for case in drawn(cases(kind, size=_SMALL), count=20)]
+    several = (Case.from_token(f"{kind}/{LAYOUT}"), *(case for case in found if len(case.lengths) > 1))
+    meeting = [
+        case for case in several if not strata or not strata_of(case, case.pack(fakes.corpus())).isdisjoint(strata)
+    ]
+    assert meeting, f"no drawn pack of {kind} meets any of {strata}"
+    return tuple(case.token().removeprefix(f"{kind}/") for case in meeting)
 
 
-def _faulty(fault: Fault, kind: str) -> dict[str, torch.Tensor]:
-    subject, pack = _subject_and_pack(kind)
+def _where_it_shows(fault: Fault, kind: str) -> tuple[V4OneRank, Pack]:
+    return _subject_and_pack(kind, _layouts(fault.strata, kind)[0])
+
+
+@lru_cache
+def _healthy(config: str, layout: str) -> dict[str, torch.Tensor]:
+    return outputs(*_subject_and_pack(config, layout))
+
+
+def _faulty(fault: Fault, config: str, layout: str) -> dict[str, torch.Tensor]:
+    subject, pack = _subject_and_pack(config, layout)
     with fault.apply(subject):
         return outputs(subject, pack)
 
@@ -91,20 +114,25 @@ def test_a_fault_says_what_it_is(fault: Fault) -> None:
     assert set(fault.kinds) <= set(prop.kinds)
     assert fault.title
     assert fault.reference
+    assert set(fault.strata) <= {*LAYOUT_STRATA, *CUT_STRATA}
+
+
+def _changes(fault: Fault, config: str, layout: str) -> bool:
+    healthy, faulty = _healthy(config, layout), _faulty(fault, config, layout)
+    return any(not torch.equal(healthy[name], faulty[name]) for name in healthy)
 
 
 @every_fault
 def test_a_fault_changes_something_on_its_kinds(fault: Fault) -> None:
     for kind in fault.kinds:
-        config = kind + CONFIGS.get(fault.name, "")
-        healthy, faulty = _healthy(config), _faulty(fault, config)
-        assert any(not torch.equal(healthy[name], faulty[name]) for name in healthy), f"nothing changes on {kind}"
+        config, layouts = kind + CONFIGS.get(fault.name, ""), _layouts(fault.strata, kind)
+        assert any(_changes(fault, config, layout) for layout in layouts), f"nothing changes on {kind}"
 
 
 @every_fault
 def test_a_fault_shows_nowhere_but_on_its_kinds(fault: Fault) -> None:
     for kind in sorted(set(KINDS) - set(fault.kinds)):
-        healthy, faulty = _healthy(kind), _faulty(fault, kind)
+        healthy, faulty = _healthy(kind, LAYOUT), _faulty(fault, kind, LAYOUT)
         # An offset that queries and keys share rotates both: rounding moves, nothing else does (B2).
         assert [name for name in healthy if (healthy[name] - faulty[name]).abs().max() > 1e-9] == []
 
@@ -128,7 +156,7 @@ def test_a_change_is_reported_by_name() -> None:
 
 @every_fault
 def test_a_subject_is_healthy_again_after_an_exception(fault: Fault) -> None:
-    subject, pack = _subject_and_pack(fault.kinds[-1])
+    subject, pack = _where_it_shows(fault, fault.kinds[-1])
     before, attributes = _values(subject, pack), _attributes(subject)
 
     def fail() -> None:
@@ -152,7 +180,7 @@ def _attributes(subject: V4OneRank) -> dict[str, list[str]]:
 
 @every_fault
 def test_another_model_stays_healthy_meanwhile(fault: Fault) -> None:
-    subject, pack = _subject_and_pack(fault.kinds[-1])
+    subject, pack = _where_it_shows(fault, fault.kinds[-1])
     other, _ = _subject_and_pack(fault.kinds[-1], LAYOUT.replace("s3", "s4"))
     before = _values(other, pack)
     with fault.apply(subject):
@@ -178,12 +206,17 @@ def test_a_subject_without_a_v4model_is_refused(fault: Fault) -> None:
         fault.apply(subject).__enter__()
 
 
-# The rows of C17 depend on the number of columns, which is each rank's own.
-@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ON_ONE_RANK if fault.name != "C17"])
+# The rows of C17 depend on the number of columns, the capacity of F11 on that of tokens: each rank has its own.
+RANKS_DIFFER = ("C17", "F11")
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, id=fault.name) for fault in ON_ONE_RANK if fault.name not in RANKS_DIFFER]
+)
 def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
     """A defect in what the model knows of its pack does not depend on how the pack is cut."""
-    subject, pack = _subject_and_pack(fault.kinds[0])
-    model = subject.model
+    subject, pack = _where_it_shows(fault, fault.kinds[0])
+    model, total = subject.model, pack.layout.total
     with torch.no_grad(), fault.apply(subject):
         whole = model(pack, logits=True)
         parts = InProcessWorld(Mesh(cp=4)).run(lambda member: model(pack, logits=True, ranks=member.ranks))
@@ -191,12 +224,44 @@ def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
     for depth, expected in enumerate((whole, *whole.mtp)):
         of_ranks = [(part, *part.mtp)[depth] for part in parts]
         for name in ("logits", "token_nll"):
-            joined = torch.cat([getattr(of_rank, name) for of_rank in of_ranks])
+            joined = torch.cat([getattr(of_rank, name) for of_rank in of_ranks])[:total]
             error = relative_error(joined, getattr(expected, name), floor=0.0)
             assert error < REORDERED_F64, f"{name} of depth {depth}"
 
 
+def test_rows_that_cannot_be_planted_say_why() -> None:
+    assert not set(ABSENT) & set(BY_NAME)
+    for name, reason in ABSENT.items():
+        assert re.fullmatch(r"[A-G]\d+[a-z]?", name)
+        assert reason.endswith(".")
+
+
 # -- the mechanisms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lengths", "slots", "expected"),
+    [
+        # [0, 5, 12] and [0, 6, 12]
+        ([5, 7, 6, 6], None, (5, 1, 6, 12)),
+        ([5, 7], None, (5, 2, 5)),
+        # Boundaries of slots; the tail stays padding.
+        ([5, 7], [6, 7], (6, 1, 6)),
+        ([9], None, (9,)),
+    ],
+)
+def test_a5_joins_the_boundaries_of_two_halves(
+    lengths: list[int], slots: list[int] | None, expected: tuple[int, ...]
+) -> None:
+    layout = joined(PackLayout.from_lengths(lengths, slots=slots, total=30))
+    assert layout.lengths == expected
+    assert layout.total == 30
+
+
+def test_only_so_many_choices_of_a_place_fit() -> None:
+    places = torch.tensor([[0, 1], [0, 0], [1, 0]])
+    fits = first_come(places, count=3, room=2)
+    assert fits.tolist() == [[True, True], [True, False], [True, False]]
 
 
 def _context(layout: PackLayout) -> PackContext:
