@@ -112,7 +112,7 @@ def _tables(run: StepRun) -> list[torch.Tensor]:
 
 
 def _same(one: StepRun, other: StepRun) -> bool:
-    return all(map(torch.equal, _tables(one), _tables(other), strict=True))
+    return all(torch.equal(a, b) for a, b in zip(_tables(one), _tables(other), strict=True))
 
 
 # A pipeline with experts on ranks: every mechanism of a mesh.
