@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import as_one_sample
 from harness.faults.patching import parts, told
 from harness.faults.registry import Fault
@@ -31,4 +32,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=KINDS,
     apply=_apply,
+    strata=SEVERAL_SAMPLES,
 )

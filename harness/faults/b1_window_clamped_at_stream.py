@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import tokens_of
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
@@ -22,14 +24,20 @@ if TYPE_CHECKING:
     from harness.subjects.protocol import Subject
 
 
-def _clamped_at_stream(context: PackContext) -> PackContext:
+def clamped_at_stream(context: PackContext, rows: Tensor) -> PackContext:
+    """The context with the windows of the real tokens among `rows` [n] clamped at the start of the stream."""
     old = context.visibility
     first = (tokens_of(context) - old.window + 1).clamp_min(0)
-    return replace(context, visibility=replace(old, local_lo=torch.where(context.sample >= 0, first, old.local_lo)))
+    local_lo = torch.where(rows & (context.sample >= 0), first, old.local_lo)
+    return replace(context, visibility=replace(old, local_lo=local_lo))
+
+
+def _everywhere(context: PackContext) -> PackContext:
+    return clamped_at_stream(context, context.sample >= 0)
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return told(trunk_and_mtp(subject), _clamped_at_stream)
+    return told(trunk_and_mtp(subject), _everywhere)
 
 
 FAULT = Fault(
@@ -39,4 +47,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=KINDS,
     apply=_apply,
+    strata=SEVERAL_SAMPLES,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import counted_over_the_pack
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
@@ -29,4 +30,5 @@ FAULT = Fault(
     expected="packed_equals_alone",
     kinds=("all", "csa", "hca"),
     apply=_apply,
+    strata=SEVERAL_SAMPLES,
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 _healthy = LearnedRouter.statistics
 
 
-def _over_the_pack(
+def over_the_pack(
     router: LearnedRouter, routing: Routing, *, counted: Tensor, context: PackContext
 ) -> RouterStatistics:
+    """A learned router's statistics with all samples as one."""
     # All samples are sample 0, and padding stays -1.
     plan = replace(context.plan, layout=PackLayout.single(context.layout.total))
     whole = replace(context, plan=plan, sample=context.sample.clamp_max(0))
@@ -35,7 +37,7 @@ def _over_the_pack(
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
-    return replaced(subject, LearnedRouter, "statistics", _over_the_pack)
+    return replaced(subject, LearnedRouter, "statistics", over_the_pack)
 
 
 FAULT = Fault(
@@ -45,4 +47,5 @@ FAULT = Fault(
     expected="packed_equals_alone",
     kinds=KINDS,
     apply=_apply,
+    strata=SEVERAL_SAMPLES,
 )

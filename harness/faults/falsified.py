@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from v4model import PackLayout
-from v4model.layers.context import PackContext
+from v4model.layers.context import PackContext, Rotation
 from v4model.pack.shard import ShardPlan
 from v4model.pack.visibility import PoolVisibility, visibility_of
 from v4model.pack.windows import Windows
@@ -23,6 +24,8 @@ from v4model.pack.windows import Windows
 FalsifyPool: TypeAlias = Callable[[PackContext, PoolVisibility], PoolVisibility]
 Ahead: TypeAlias = Callable[[PackLayout, int], Tensor]
 """ahead(layout, steps) is [T] int64, the token that each position reads `steps` further, -1 where none."""
+PoolPosition: TypeAlias = Callable[[PackContext, Windows], Tensor]
+"""position(context, windows) is [w] int64, where each of a rank's pooled rows is rotated to."""
 
 
 def own(context: PackContext, of_pack: Tensor) -> Tensor:
@@ -147,8 +150,28 @@ class _Shifted(PackContext):
 
 def with_ahead(context: PackContext, source: Ahead) -> PackContext:
     """The context with another idea of which token is `steps` further."""
-    values = {field.name: getattr(context, field.name) for field in fields(PackContext)}
-    return _Shifted(**values, source=source)
+    return _Shifted(**_values(context), source=source)
+
+
+@dataclass(frozen=True, eq=False)
+class _PoolRotated(PackContext):
+    position: PoolPosition
+
+    @cached_property
+    def pool_rotation(self) -> dict[int, Rotation]:
+        return {
+            ratio: self._rotation(self.position(self, windows), compressed=True)
+            for ratio, windows in self.own_windows.items()
+        }
+
+
+def with_pool_positions(context: PackContext, position: PoolPosition) -> PackContext:
+    """The context with pooled rows, those of indexers too, rotated to other positions."""
+    return _PoolRotated(**_values(context), position=position)
+
+
+def _values(context: PackContext) -> dict[str, Any]:
+    return {field.name: getattr(context, field.name) for field in fields(PackContext)}
 
 
 def ahead_in_pack(layout: PackLayout, steps: int) -> Tensor:

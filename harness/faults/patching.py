@@ -98,6 +98,29 @@ def told(modules: Iterable[nn.Module], falsify: Falsify) -> Iterator[None]:
         yield
 
 
+class WhileInside:
+    """A patch that holds while anyone is inside: ranks of one process are at the same time."""
+
+    def __init__(self, owner: object, name: str, value: object) -> None:
+        self._patch, self._inside, self._lock = mock.patch.object(owner, name, value), 0, Lock()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """The first plants, the last one out restores."""
+        with self._lock:
+            if not self._inside:
+                self._patch.start()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            # After an error all ranks leave at once, without the baton that has them run one at a time.
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._patch.stop()
+
+
 @contextmanager
 def replaced(subject: Subject, owner: object, name: str, value: object) -> Iterator[None]:
     """`name` of a module or class is `value` whenever the subject's own forward runs.
@@ -105,8 +128,7 @@ def replaced(subject: Subject, owner: object, name: str, value: object) -> Itera
     Only then: another model in this process stays healthy, and so does what a property may compare with.
     """
     model = model_of(subject)
-    healthy = model.forward
-    patch, running, lock = mock.patch.object(owner, name, value), 0, Lock()
+    healthy, patch = model.forward, WhileInside(owner, name, value)
 
     def forward(
         pack: Pack,
@@ -116,20 +138,8 @@ def replaced(subject: Subject, owner: object, name: str, value: object) -> Itera
         ranks: Ranks | None = None,
         counts: StepCounts | None = None,
     ) -> V4Output:
-        # Ranks of one process are inside at the same time: the first plants, the last one out restores.
-        nonlocal running
-        with lock:
-            if not running:
-                patch.start()
-            running += 1
-        try:
+        with patch.inside():
             return healthy(pack, logits=logits, embeddings=embeddings, ranks=ranks, counts=counts)
-        finally:
-            # After an error all ranks leave at once, without the baton that has them run one at a time.
-            with lock:
-                running -= 1
-                if not running:
-                    patch.stop()
 
     with mock.patch.object(model, "forward", forward):
         yield

@@ -17,13 +17,16 @@ import harness.faults
 from harness.case import Case
 from harness.catalogue import find_property
 from harness.errors import UsageError
+from harness.faults.a5_boundaries_joined_without_offsets import joined
+from harness.faults.absent import ABSENT
 from harness.faults.activity import changed_by, observed, outputs
 from harness.faults.c16_grid_windows_sample_counts import counted_from_the_sample
+from harness.faults.capacity import first_come
 from harness.faults.d4_roll_by_unpadded_ends import rolled
 from harness.faults.registry import Fault, load_faults
 from harness.kinds import KINDS
 from harness.properties import Observe
-from harness.strata import strata_of
+from harness.strata import CUT_STRATA, LAYOUT_STRATA, strata_of
 from harness.subjects.protocol import Subject
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from harness.tolerance import REORDERED_F64, relative_error
@@ -42,8 +45,8 @@ MUST = "A1 A3 B1 B2 C1 C3 C16 D1 D4 D12".split()
 # Samples that start off every ratio, padding inside and at the tail, more rows than the indexer picks.
 LAYOUT = "7p3.5.21+40/s3"
 # What these read depends on what else a rank holds: rows of its own queries or columns (C15, C17), the first token of
-# the pack (D2), one token more than its halo (D6); and D7 is a defect of one rank.
-OTHER_ON_RANKS = {"C15", "C17", "D2", "D6", "D7"}
+# the pack (D2), one token more than its halo (D6), as much room as it has tokens (F11); and D7 is a defect of one rank.
+OTHER_ON_RANKS = {"C15", "C17", "D2", "D6", "D7", "F11"}
 
 # Those of ranks do nothing on one: suites/quality/test_rank_faults_are_caught.py.
 ON_ONE_RANK = [fault for fault in FAULTS if not fault.ranks]
@@ -79,6 +82,10 @@ def _cases(fault: Fault, kind: str) -> Iterator[Case]:
     yield from cases_of(fault, kind=kind)
 
 
+def _where_it_shows(fault: Fault, kind: str) -> tuple[V4OneRank, Pack]:
+    return _of_case(next(_cases(fault, kind)))
+
+
 def _values(subject: Subject, pack: Pack) -> torch.Tensor:
     """Logits, nll and sums in one row."""
     with torch.no_grad():
@@ -108,6 +115,7 @@ def test_a_fault_says_what_it_is(fault: Fault) -> None:
     assert set(fault.kinds) <= set(prop.kinds)
     assert fault.title
     assert fault.reference
+    assert set(fault.strata) <= {*LAYOUT_STRATA, *CUT_STRATA}
 
 
 @every_fault
@@ -156,7 +164,7 @@ def test_a_fault_of_data_leaves_the_model_alone_and_is_told_by_what_its_property
 
 @every_fault
 def test_a_subject_is_healthy_again_after_an_exception(fault: Fault) -> None:
-    subject, pack = _subject_and_pack(fault.kinds[-1])
+    subject, pack = _where_it_shows(fault, fault.kinds[-1])
     before, attributes = observed(fault, subject, pack), _attributes(subject)
 
     def fail() -> None:
@@ -181,7 +189,7 @@ def _attributes(subject: V4OneRank) -> dict[str, list[str]]:
 
 @every_fault
 def test_another_model_stays_healthy_meanwhile(fault: Fault) -> None:
-    subject, pack = _subject_and_pack(fault.kinds[-1])
+    subject, pack = _where_it_shows(fault, fault.kinds[-1])
     other, _ = _subject_and_pack(fault.kinds[-1], LAYOUT.replace("s3", "s4"))
     before = _values(other, pack)
     with fault.apply(subject):
@@ -220,8 +228,8 @@ ALIKE_ON_RANKS = [fault for fault in ON_ONE_RANK if fault.name not in (*OTHER_ON
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in ALIKE_ON_RANKS])
 def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
     """A defect in what the model knows of its pack does not depend on how the pack is cut."""
-    subject, pack = _subject_and_pack(fault.kinds[0])
-    model = subject.model
+    subject, pack = _where_it_shows(fault, fault.kinds[0])
+    model, total = subject.model, pack.layout.total
     with torch.no_grad(), fault.apply(subject):
         whole = model(pack, logits=True)
         parts = InProcessWorld(Mesh(cp=4)).run(lambda member: model(pack, logits=True, ranks=member.ranks))
@@ -229,9 +237,16 @@ def test_a_fault_is_the_same_on_ranks(fault: Fault) -> None:
     for depth, expected in enumerate((whole, *whole.mtp)):
         of_ranks = [(part, *part.mtp)[depth] for part in parts]
         for name in ("logits", "token_nll"):
-            joined = torch.cat([getattr(of_rank, name) for of_rank in of_ranks])
+            joined = torch.cat([getattr(of_rank, name) for of_rank in of_ranks])[:total]
             error = relative_error(joined, getattr(expected, name), floor=0.0)
             assert error < REORDERED_F64, f"{name} of depth {depth}"
+
+
+def test_rows_that_cannot_be_planted_say_why() -> None:
+    assert not set(ABSENT) & set(BY_NAME)
+    for name, reason in ABSENT.items():
+        assert re.fullmatch(r"[A-G]\d+[a-z]?", name)
+        assert reason.endswith(".")
 
 
 # -- what is quiet: no logit, and of the losses the named ones at most -------------------------------------------------
@@ -260,6 +275,31 @@ def test_a_lost_edge_is_no_change_of_a_gradient(name: str, part: str) -> None:
 
 
 # -- the mechanisms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lengths", "slots", "expected"),
+    [
+        # [0, 5, 12] and [0, 6, 12]
+        ([5, 7, 6, 6], None, (5, 1, 6, 12)),
+        ([5, 7], None, (5, 2, 5)),
+        # Boundaries of slots; the tail stays padding.
+        ([5, 7], [6, 7], (6, 1, 6)),
+        ([9], None, (9,)),
+    ],
+)
+def test_a5_joins_the_boundaries_of_two_halves(
+    lengths: list[int], slots: list[int] | None, expected: tuple[int, ...]
+) -> None:
+    layout = joined(PackLayout.from_lengths(lengths, slots=slots, total=30))
+    assert layout.lengths == expected
+    assert layout.total == 30
+
+
+def test_only_so_many_choices_of_a_place_fit() -> None:
+    places = torch.tensor([[0, 1], [0, 0], [1, 0]])
+    fits = first_come(places, count=3, room=2)
+    assert fits.tolist() == [[True, True], [True, False], [True, False]]
 
 
 def _context(layout: PackLayout) -> PackContext:
