@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TypeVar
@@ -79,14 +79,21 @@ def find(view: View) -> Findings:
     if view.baseline is not None and view.night.suites is not None:
         day = date.fromisoformat(view.night.facts.day) if view.night.facts.day else date.max
         diff = compare(view.baseline, view.night.suites, today=day)
+    flakes = {nights.tests[course.test] for course in found if course.kind == "flake"}
+    changes = [_flaked(changed) if changed.name in flakes else changed for changed in _changes(view)]
     return Findings(
-        changes=tuple(sorted(_changes(view), key=lambda one: (-one.weight, one.what != "test", one.name))),
+        changes=tuple(sorted(changes, key=lambda one: (-one.weight, one.what != "test", one.name))),
         courses=tuple(Course(test=c.test, kind=c.kind, changes=c.changes, since=rows[c.since]) for c in found),
         shown=shown,
         drifts=tuple(_drifts(view)),
         slower=tuple(_slower(view)),
         diff=diff,
     )
+
+
+def _flaked(changed: Changed) -> Changed:
+    """What a flake does is told, and is neither a regression nor a fix."""
+    return replace(changed, change=f"FLAKE AGAIN: {changed.change}", weight=1)
 
 
 def _changes(view: View) -> Iterator[Changed]:
@@ -165,6 +172,6 @@ def _slower(view: View) -> list[Rise]:
     return rises([view.nights.tests[test] for test in tests], millis)
 
 
-def picture_of(case_file: Path) -> Path:
+def picture_beside(case_file: Path) -> Path:
     """Where the picture of a case's witness lies: beside the case's file."""
     return case_file.with_suffix(".svg")

@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.errors import HistoryError
 from harness.nightly.night import Night
-from harness.nightly.nights import Nights, Numbers, encoded
+from harness.nightly.nights import Nights, Numbers, encoded, in_time
 from harness.nightly.summary import Summary, summarise
 
 FORMAT = 1
@@ -65,8 +65,10 @@ class History:
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
             self._prepare(database)
-            database.executemany("INSERT OR IGNORE INTO tests (id) VALUES (?)", [(name,) for name in results])
             numbers = dict(database.execute("SELECT id, number FROM tests"))
+            for name in results:
+                if name not in numbers:
+                    numbers[name] = database.execute("INSERT INTO tests (id) VALUES (?)", (name,)).lastrowid
             codes, millis = encoded(results.values())
             blob = _packed(np.array([numbers[name] for name in results], dtype=np.uint32), codes, millis)
             known = database.execute("SELECT summary, results FROM nights WHERE stamp = ?", (stamp,)).fetchone()
@@ -85,17 +87,19 @@ class History:
             database.execute("BEGIN")
             self._check(database)
             tests = dict(database.execute("SELECT number, id FROM tests ORDER BY number"))
-            rows = database.execute("SELECT summary, results FROM nights ORDER BY stamp").fetchall()
+            rows = database.execute("SELECT summary, results FROM nights").fetchall()
+        told = [(Summary.from_json(json.loads(summary)), blob) for summary, blob in rows]
+        told.sort(key=lambda night: in_time(night[0]))
         column = np.zeros(max(tests, default=0) + 1, dtype=np.intp)
         column[list(tests)] = np.arange(len(tests))
         codes = np.zeros((len(rows), len(tests)), dtype=np.uint8)
         millis = np.zeros((len(rows), len(tests)), dtype=np.uint32)
-        for night, (_, blob) in enumerate(rows):
+        for night, (_, blob) in enumerate(told):
             numbers, codes_of, millis_of = _unpacked(blob)
             codes[night, column[numbers]] = codes_of
             millis[night, column[numbers]] = millis_of
         return Nights(
-            summaries=tuple(Summary.from_json(json.loads(summary)) for summary, _ in rows),
+            summaries=tuple(summary for summary, _ in told),
             tests=tuple(tests.values()),
             codes=codes,
             millis=millis,

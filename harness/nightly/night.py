@@ -38,9 +38,9 @@ class PropertyRun:
 class Facts:
     """What a night says of itself.
 
-    validity: "valid", or "invalid: reason" or "infrastructure: reason"; only a valid night counts in trends. seed: that
-    of the search. budget_s: the seconds that it might take, None without a limit. stamp: UTC, its name and its place in
-    time.
+    stamp: its name, of which there is one. started: UTC. seed: that of the search. budget_s: the seconds that it might
+    take, None without a limit. validity: "valid", or "invalid: reason" or "infrastructure: reason"; only a valid night
+    counts in trends.
     """
 
     stamp: str

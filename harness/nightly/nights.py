@@ -96,9 +96,9 @@ class Nights:
             for test in np.flatnonzero(row)
         }
 
-    def until(self, stamp: str) -> Nights:
-        """The nights up to and with a stamp."""
-        keep = [number for number, summary in enumerate(self.summaries) if summary.stamp <= stamp]
+    def until(self, last: Summary) -> Nights:
+        """The nights up to and with one."""
+        keep = [number for number, summary in enumerate(self.summaries) if in_time(summary) <= in_time(last)]
         return replace(
             self,
             summaries=tuple(self.summaries[number] for number in keep),
@@ -119,13 +119,18 @@ class Nights:
             (self.summaries[n], _wide(self.codes[n], len(tests)), _wide(self.millis[n], len(tests))) for n in others
         ]
         rows.append((summary, _spread(codes, columns, len(tests)), _spread(millis, columns, len(tests))))
-        rows.sort(key=lambda row: row[0].stamp)
+        rows.sort(key=lambda row: in_time(row[0]))
         return Nights(
             summaries=tuple(row[0] for row in rows),
             tests=tests,
             codes=np.stack([row[1] for row in rows]),
             millis=np.stack([row[2] for row in rows]),
         )
+
+
+def in_time(summary: Summary) -> tuple[str, str]:
+    """The order of nights: by when they began, in UTC."""
+    return summary.started, summary.stamp
 
 
 def no_nights() -> Nights:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ def read_nights(places: Iterable[str]) -> list[Night]:
     loose = [path for path in paths if not (path / NIGHT).is_file()]
     if loose:
         nights.append(_read_loose(loose))
-    return sorted(nights, key=lambda night: night.facts.stamp)
+    return sorted(nights, key=lambda night: (night.facts.started, night.facts.stamp))
 
 
 def read_night(folder: Path) -> Night:
@@ -74,7 +74,8 @@ def _read_loose(paths: list[Path]) -> Night:
         parts.take(path)
     suites = parts.suites()
     report = next((run.report for run in parts.runs if run.report is not None), None)
-    started = min((text for text in (suites and suites.started, report and report.started) if text), default="")
+    told = (suites and suites.started, report and report.started)
+    started = min((_utc(text) for text in told if text), default="")
     facts = Facts(
         stamp=started or "not dated",
         started=started,
@@ -87,13 +88,18 @@ def _read_loose(paths: list[Path]) -> Night:
     return parts.to_night(facts, None)
 
 
+def _utc(text: str) -> str:
+    """A time stamp in UTC, to the second, so that stamps sort as times do; raises ValueError for another text."""
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
+
+
 def _facts(stamp: str, data: dict[str, Any]) -> Facts:
     if data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema_version {data['schema_version']}, not {SCHEMA_VERSION}")
-    datetime.fromisoformat(data["started"])
     return Facts(
         stamp=stamp,
-        started=data["started"],
+        started=_utc(data["started"]),
         ended=data["ended"] or "",
         seed="" if data["seed"] is None else str(data["seed"]),
         commit=data["commit"],

@@ -77,5 +77,6 @@ class View:
 def view_of(night: Night, nights: Nights, *, baseline: Baseline | None = None, differs: bool = False) -> View:
     """The view of a night after those before it; nights may hold it already, and later ones, which are left out."""
     results = night.suites.results if night.suites else {}
-    up_to = nights.plus(summarise(night), results).until(night.facts.stamp)
+    summary = summarise(night)
+    up_to = nights.plus(summary, results).until(summary)
     return View(night=night, nights=up_to, baseline=baseline, differs=differs)

@@ -7,7 +7,6 @@ import hashlib
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from harness.nightly.blocks import Block, Page, Picture
 
@@ -28,15 +27,16 @@ def render_html(page: Page) -> str:
     style, script = (files(_PACKAGE).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "sort.js"))
     return environment.get_template("page.html").render(
         page=page,
-        style=Markup(style),
-        script=Markup(script),
+        style=style,
+        script=script,
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{_digest(script)}'",
     )
 
 
-def _drawn(block: Block) -> Markup:
+def _drawn(block: Block) -> str:
+    """The SVG of a picture; matplotlib escapes its text."""
     assert isinstance(block, Picture)
-    return Markup(block.draw())
+    return block.draw()
 
 
 def _digest(script: str) -> str:

@@ -10,6 +10,7 @@ from harness.nightly.blocks import Block, Cell, Group, Page, Pairs, Picture, Sec
 MOST_BYTES = 1_000_000
 """GitHub drops a step summary above 1 MiB whole."""
 _ROWS = 50
+_MARKUP = frozenset("\\`*_[]<>#@|&~")
 _MARKS = {"passed": "Passed", "failed": "Failed", "undecided": "Undecided"}
 
 
@@ -94,6 +95,5 @@ def _text(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    for mark in "\\`*_[]<>#@|&~":
-        text = text.replace(mark, f"&#{ord(mark)};") if mark != "&" else text
-    return text
+    """Text whose marks mean nothing; as hexadecimal entities, which hold no `#1`."""
+    return "".join(f"&#x{ord(mark):X};" if mark in _MARKUP else mark for mark in text)

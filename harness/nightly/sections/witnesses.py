@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.nightly.blocks import Group, Section, Witness
-from harness.nightly.findings import picture_of
+from harness.nightly.findings import picture_beside
 from harness.nightly.view import View
 from harness.nightly.wording import count
 from harness.report import case_file_name
@@ -36,7 +36,7 @@ def _witnesses(view: View) -> Iterator[Witness]:
     room = _PICTURE_BYTES
     for run, unit in view.night.units():
         for number, finding in enumerate(unit.findings):
-            picture = _picture(picture_of(run.folder / case_file_name(unit, number)), room)
+            picture = _picture(picture_beside(run.folder / case_file_name(unit, number)), room)
             room -= len(picture)
             command = "" if run.report is None else _command(run.report.replay_commands(unit), number)
             yield Witness(

@@ -74,7 +74,7 @@ def write_night(folder: Path, number: int, *, last: int, tests: int = 400, pictu
     (night / "suites").mkdir(parents=True)
     found = list(tests_of(number, last=last, tests=tests))
     broken = number == BROKEN
-    _write_results(night / "suites" / "results.jsonl", found, started)
+    write_results(night / "suites" / "results.jsonl", found, started)
     if not broken:
         write_run(night / "fuzz", _fuzz_units(number, last), started, wanted=_STRATA)
         write_run(night / "ranks", _ranked_units(number), started, wanted=())
@@ -122,7 +122,8 @@ def _failure(message: str) -> tuple[Mapping[str, str], ...]:
     return ({"tag": "failure", "type": "", "message": message},)
 
 
-def _write_results(path: Path, tests: list[Test], started: datetime) -> None:
+def write_results(path: Path, tests: list[Test], started: datetime) -> None:
+    """Lines as the plugin writes them."""
     lines: list[dict[str, Any]] = [
         {"kind": "header", "schema_version": 1, "started": started.isoformat(), "commit": "0b58f51a2c3d",
          "selection": {"arguments": ["suites"]}, "facts": FACTS},
