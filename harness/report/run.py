@@ -210,24 +210,13 @@ class Report:
             **{name: data[name] for name in _PLAIN},
             planned=int(data["planned_units"]),
             units=tuple(UnitResult.from_json(unit) for unit in data["units"]),
-            wanted_strata=tuple(data["wanted_strata"]),
+            # These two came later: an older report says only which strata were not met.
+            wanted_strata=tuple(data.get("wanted_strata", data["unmet_strata"])),
+            most_vacuous=data.get("most_vacuous", 1.0),
         )
 
 
-_PLAIN = (
-    "subject",
-    "profile",
-    "seed",
-    "fault",
-    "data",
-    "corpus",
-    "jobs",
-    "folder",
-    "started",
-    "seconds",
-    "versions",
-    "most_vacuous",
-)
+_PLAIN = ("subject", "profile", "seed", "fault", "data", "corpus", "jobs", "folder", "started", "seconds", "versions")
 """Fields that JSON holds as they are."""
 
 

@@ -8,7 +8,7 @@ from harness.nightly.findings import Changed, Findings
 from harness.nightly.view import View
 from harness.nightly.wording import count
 
-_SHOWN = 50
+_SHOWN = 30
 _TONES = {2: "bad", 1: "warn", 0: "mute", -1: "good"}
 
 

@@ -21,7 +21,7 @@ def numerics_section(view: View, found: Findings) -> Section | None:
     if not view.summary.measured:
         return None
     nearest = max((one for one in view.summary.measured if one.share is not None), key=_share, default=None)
-    lead = "Every property was compared to the bit."
+    lead = "All that was checked allows not one bit of difference."
     if nearest is not None:
         lead = f"{nearest.property_name} on {nearest.kind} comes nearest to its bound, at {share(nearest.share)} of it"
         lead += (

@@ -47,7 +47,7 @@ def _state_of(view: View) -> Iterator[str]:
         yield f"{passed:,} of {count(tried, 'test')} pass"
     outcomes = list(view.summary.properties().values())
     if outcomes:
-        yield f"{outcomes.count(Outcome.HOLDS)} of {count(len(outcomes), 'property', 'properties')} hold"
+        yield f"{outcomes.count(Outcome.HOLDS)} of {count(len(outcomes), 'property holds', 'properties hold')}"
     if view.summary.faults:
         caught, planted = _caught(view.summary)
         yield f"{caught} of {count(planted, 'fault')} {'is' if caught == 1 else 'are'} caught"

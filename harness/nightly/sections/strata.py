@@ -9,7 +9,7 @@ from harness.nightly.blocks import Cell, Section, Table
 from harness.nightly.view import View
 from harness.nightly.wording import count, listed
 
-_SHOWN = 40
+_SHOWN = 25
 
 
 def strata_section(view: View) -> Section | None:

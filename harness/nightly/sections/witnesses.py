@@ -19,7 +19,7 @@ _PICTURE_BYTES = 1_000_000
 
 def witnesses_section(view: View) -> Section | None:
     """Left out where no property was checked."""
-    if not view.night.runs:
+    if not view.summary.measured:
         return None
     found = list(_witnesses(view))
     lead = "No property was violated."
