@@ -31,5 +31,9 @@ class BaselineError(HarnessError):
     """A baseline is damaged, or there is none for this run; nothing can be decided."""
 
 
+class HistoryError(HarnessError):
+    """A file is no history of nights, or cannot be written to."""
+
+
 def _rebuild(kind: type[HarnessError], got: str, expected: str, where: str) -> HarnessError:
     return kind(got=got, expected=expected, where=where)

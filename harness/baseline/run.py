@@ -22,7 +22,8 @@ class Result(NamedTuple):
     """One test of a run, all its attempts taken together; a tuple, because runs of 100,000 tests are read at once.
 
     fingerprints are those of the attempts that speak for the outcome, or of every red one; message is for readers.
-    repeated says that some attempt passed, but not as the only one: it was run again, or two tests share its id.
+    repeated says that some attempt passed, but not as the only one: it was run again, or two tests share its id;
+    seconds are those of all its attempts, 0 where the writer does not say them.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Result(NamedTuple):
     repeated: bool = False
     file: str | None = None
     line: int | None = None
+    seconds: float = 0.0
 
     @property
     def reason(self) -> str:

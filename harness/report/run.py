@@ -13,6 +13,7 @@ from harness import tokens
 from harness.report.units import (
     SCHEMA_VERSION,
     UnitResult,
+    check_schema,
     counts_to_json,
     number_to_json,
     strongest,
@@ -180,7 +181,9 @@ class Report:
             "outcome": self.outcome.value,
             "exit_code": self.exit_code,
             "strata": dict(self.strata),
+            "wanted_strata": list(self.wanted_strata),
             "unmet_strata": list(self.unmet_strata),
+            "most_vacuous": self.most_vacuous,
             "mostly_vacuous": list(self.mostly_vacuous),
             "headline": self.headline,
             "subject": self.subject,
@@ -198,6 +201,23 @@ class Report:
             "properties": [_summary_to_json(summary) for summary in self.summaries],
             "units": [{**unit.to_json(), "replay": list(self.replay_commands(unit))} for unit in self.units],
         }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Report:
+        """Read what `to_json` wrote; raises KeyError for a missing field, ValueError for another schema."""
+        check_schema(data)
+        return Report(
+            **{name: data[name] for name in _PLAIN},
+            planned=int(data["planned_units"]),
+            units=tuple(UnitResult.from_json(unit) for unit in data["units"]),
+            # These two came later: an older report says only which strata were not met.
+            wanted_strata=tuple(data.get("wanted_strata", data["unmet_strata"])),
+            most_vacuous=data.get("most_vacuous", 1.0),
+        )
+
+
+_PLAIN = ("subject", "profile", "seed", "fault", "data", "corpus", "jobs", "folder", "started", "seconds", "versions")
+"""Fields that JSON holds as they are."""
 
 
 def _summary_to_json(summary: PropertySummary) -> dict[str, Any]:

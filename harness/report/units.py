@@ -44,6 +44,17 @@ class Finding:
             "shrink_cases": self.shrink_cases,
         }
 
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Finding:
+        """Read what `to_json` wrote; raises KeyError for a missing field."""
+        return Finding(
+            token=data["token"],
+            case=data["case"],
+            witness=Witness.from_json(data["witness"]),
+            first=data["first"],
+            shrink_cases=int(data["shrink_cases"]),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class UnitResult:
@@ -104,6 +115,24 @@ class UnitResult:
             "strata": dict(self.strata),
         }
 
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> UnitResult:
+        """Read what `to_json` wrote; raises KeyError for a missing field, ValueError for another schema."""
+        check_schema(data)
+        return UnitResult(
+            property_name=data["property"],
+            kind=data["kind"],
+            outcome=Outcome(data["outcome"]),
+            counts={Outcome(name): int(count) for name, count in data["counts"].items()},
+            error=number_from_json(data["error"]),
+            bound=number_from_json(data["bound"]),
+            seconds=float(data["seconds"]),
+            reasons=data["reasons"],
+            undecided=data["undecided"],
+            findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
+            strata=data["strata"],
+        )
+
 
 def worst(pairs: Iterable[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
     """Of (error, bound) pairs the one with the largest error in units of its bound; (None, None) of none."""
@@ -126,3 +155,14 @@ def counts_to_json(counts: Mapping[Outcome, int]) -> dict[str, int]:
 def number_to_json(value: float | None) -> float | str | None:
     """JSON has no inf and no nan; `float()` reads these strings back."""
     return value if value is None or math.isfinite(value) else str(value)
+
+
+def number_from_json(value: float | str | None) -> float | None:
+    """Read what `number_to_json` wrote."""
+    return None if value is None else float(value)
+
+
+def check_schema(data: Mapping[str, Any]) -> None:
+    """Refuse what another version wrote; raises ValueError."""
+    if data["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"expected schema_version {SCHEMA_VERSION}, got {data['schema_version']}")

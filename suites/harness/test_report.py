@@ -216,3 +216,11 @@ def test_what_is_violated_is_told_with_its_command_on_one_line() -> None:
     assert f"VIOLATED on csa: {WITNESS.sentence()}" in lines
     assert f"  harness replay {CASE.token()} --only {VIOLATED.property_name}" in lines
     assert any(line.startswith("UNDECIDED order_and_offset_change_nothing on csa: ValueError") for line in lines)
+
+
+def test_a_report_is_read_back_from_its_json() -> None:
+    found = report(HOLDS, VIOLATED, VACUOUS, UNDECIDED, replace(OTHER, error=math.inf, strata={"one sample": 3}))
+    written = json.loads(json.dumps(found.to_json()))
+    assert Report.from_json(written).to_json() == found.to_json()
+    with pytest.raises(ValueError, match="schema_version"):
+        Report.from_json({**written, "schema_version": 1})

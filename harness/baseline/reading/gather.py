@@ -22,6 +22,7 @@ class _Seen:
     line: int | None
     testcases: int
     attempts: tuple[Attempt, ...]
+    seconds: float = 0.0
     files: frozenset[str] = frozenset()
 
 
@@ -47,7 +48,14 @@ class Gathered:
         self.problems.append(Problem(kind=kind, sentence=sentence))
 
     def add(
-        self, name: str, *, classname: str, file: str | None, line: int | None, attempts: Sequence[Attempt]
+        self,
+        name: str,
+        *,
+        classname: str,
+        file: str | None,
+        line: int | None,
+        attempts: Sequence[Attempt],
+        seconds: float = 0.0,
     ) -> None:
         """Add one testcase; no attempt at all is a pass."""
         identity = identity_of(name, classname=classname, file=file)
@@ -55,10 +63,11 @@ class Gathered:
         told = tuple(attempts) or _PASSED
         seen = self._seen.get(identity)
         if seen is None:
-            self._seen[identity] = _Seen(file, line, 1, told)
+            self._seen[identity] = _Seen(file, line, 1, told, seconds)
             return
         seen.line = line if seen.line is None else seen.line
         seen.testcases += 1
+        seen.seconds += seconds
         seen.attempts += told
 
     def add_started(self, text: str) -> None:
@@ -96,6 +105,7 @@ class Gathered:
         for identity, found in self._seen.items():
             into = joined.setdefault(class_id(identity), _Seen(found.file, found.line, 0, ()))
             into.testcases += found.testcases
+            into.seconds += found.seconds
             into.files |= {found.file} if found.file else frozenset()
             into.attempts += found.attempts
         return joined
@@ -113,7 +123,7 @@ def without_files(run: Run) -> Run:
     """The same run under ids without files, to compare it with one that has none."""
     gathered = Gathered()
     for result in run.results.values():
-        gathered._seen[result.id] = _Seen(result.file, result.line, 1, _attempts(result))
+        gathered._seen[result.id] = _Seen(result.file, result.line, 1, _attempts(result), result.seconds)
     seen = gathered._by_class()
     results = {identity: _result(identity, found) for identity, found in seen.items()}
     return replace(run, results=results, has_files=False, notes=(*run.notes, *_notes(seen, results)))
@@ -128,11 +138,13 @@ def _attempts(result: Result) -> tuple[Attempt, ...]:
 
 def _result(identity: str, seen: _Seen) -> Result:
     if seen.attempts is _PASSED:
-        return Result(identity, Outcome.PASS, file=seen.file, line=seen.line)
+        return Result(identity, Outcome.PASS, file=seen.file, line=seen.line, seconds=seen.seconds)
     outcome = gravest(attempt.outcome for attempt in seen.attempts)
     if outcome is Outcome.PASS or outcome is Outcome.NOT_RUN:
         again = seen.testcases > 1 or any(attempt.outcome is Outcome.RERUN for attempt in seen.attempts)
-        return Result(id=identity, outcome=outcome, repeated=again, file=seen.file, line=seen.line)
+        return Result(
+            id=identity, outcome=outcome, repeated=again, file=seen.file, line=seen.line, seconds=seen.seconds
+        )
     if outcome is Outcome.RERUN:
         outcome = Outcome.FAIL  # every attempt failed, and none was said to be the last
     spoke = [a for a in seen.attempts if a.outcome is outcome or (outcome in RED and a.outcome in RED)]
@@ -145,6 +157,7 @@ def _result(identity: str, seen: _Seen) -> Result:
         repeated=any(a.outcome in (Outcome.PASS, Outcome.RERUN) for a in seen.attempts),
         file=seen.file,
         line=seen.line,
+        seconds=seen.seconds,
     )
 
 

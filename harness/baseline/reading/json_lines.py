@@ -95,6 +95,7 @@ class _Reader:
             file=line["file"],
             line=None if line["line"] is None else line["line"] + 1,
             attempts=[_attempt(entry) for entry in line["entries"]],
+            seconds=float(line.get("seconds", 0.0)),
         )
 
     def _take_collection(self, line: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ first character, and what was read before an error is kept.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import IO
 from xml.parsers import expat
@@ -167,7 +168,17 @@ class _Reader:
             file=case.get("file") or None,
             line=int(line) + 1 if line.isdecimal() else None,
             attempts=self._attempts,
+            seconds=_seconds(case.get("time", "")),
         )
+
+
+def _seconds(text: str) -> float:
+    """A testcase's time; 0 for what is no number of seconds, such as `1m2s`."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0
 
 
 def _did_not_run(case: dict[str, str]) -> bool:

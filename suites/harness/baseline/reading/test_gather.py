@@ -9,6 +9,7 @@ import pytest
 
 from harness.baseline.outcomes import Outcome
 from harness.baseline.reading import read_run, without_files
+from suites.harness.baseline import corpus
 from suites.harness.baseline.made import case_xml, result, run_of, write_xml
 
 P, F, T, C, S = Outcome.PASS, Outcome.FAIL, Outcome.ERROR_TEARDOWN, Outcome.CRASH, Outcome.SKIP
@@ -61,3 +62,11 @@ def test_two_tests_that_become_one_are_said_to_be_ambiguous() -> None:
     reduced = without_files(run_of(one, other))
     assert reduced.results["v1.2.t::a"].outcome is F
     assert any("v1.2.t::a is ambiguous: it names tests of v1.2/t.py, v1/2/t.py" in note for note in reduced.notes)
+
+
+def test_seconds_of_all_testcases_of_a_test_are_added_up(tmp_path: Path) -> None:
+    testcases = [f'<testcase classname="t" name="a" file="t.py" time="{time}"/>' for time in ("0.5", "0.25", "1m2s")]
+    (tmp_path / "run.xml").write_text(f"<testsuite>{''.join(testcases)}</testsuite>", encoding="utf-8")
+    lines = read_run([corpus.lines("base")])
+    assert read_run([str(tmp_path / "run.xml")]).results["t.py::a"].seconds == 0.75
+    assert max(result.seconds for result in lines.results.values()) > 0
