@@ -2,6 +2,8 @@
 
 Mechanism: that of C4, where the two compressors are two classes and one of them was mended. The attention's rows are
 right; first rows get other scores, so that others are picked where there are more than top-k, and the KL term moves.
+
+Measured on packs of 60 to 200 tokens: the main loss moves by 4e-4 (median), 3e-3 at most.
 """
 
 from __future__ import annotations

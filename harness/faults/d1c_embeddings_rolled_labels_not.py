@@ -3,6 +3,8 @@
 Mechanism: labels have a mask at the end of each sample, and with it the positions that embed a neighbour's tokens have
 no loss: it was said to do no harm. Every loss of a head is right to the bit, but these positions are counted by the
 depth's router, and their outputs follow the neighbour.
+
+Measured on packs of 60 to 200 tokens: the main loss does not move, the total by 9e-5 (median), 4e-4 at most.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from suites.quality.drawn import FACTORY, corpus
 REWRITES = load_rewrites()
 
 # Samples off every grid, padding inside and at the tail, more rows than picks; bits, in a dtype that rounds more.
-_LAYOUTS = ("7p3.5.18+36/s3", "9.6p1.11/s5/float32")
-_RANKED_LAYOUT = "9.7p2.8+30/s1"
+_LAYOUTS = ("6p1.21+31/s3", "9.6p1/s5/float32")
+_RANKED_LAYOUT = "9.7p2+20/s1"
 
 
 def _cases(rewrite: Rewrite) -> list[Case]:
