@@ -2,7 +2,7 @@
 
 SQLite and not DuckDB: two processes may append to one file, each waiting for the other, where DuckDB lets one process
 open a file to write; and the standard library brings it. Nights are appended and never changed: triggers refuse both,
-whoever asks. A test's id is written once; a night is one row, with its tests as compressed numbers (about 15 KB for
+whoever asks. A test's id is written once; a night is one row, with its tests as compressed numbers (10 to 30 KB for
 5,000 tests).
 """
 

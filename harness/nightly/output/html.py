@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
+import re
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from harness.nightly.blocks import Block, Page, Picture
 
 _PACKAGE = "harness.nightly.output"
+_BREAKS = re.compile(r"(/|::|_|\.)(?=\w)")
 
 
 def render_html(page: Page) -> str:
@@ -23,7 +26,7 @@ def render_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.tests["of_kind"] = lambda block, name: type(block).__name__ == name
-    environment.filters["drawn"] = _drawn
+    environment.filters |= {"drawn": _drawn, "broken": _broken}
     style, script = (files(_PACKAGE).joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "sort.js"))
     return environment.get_template("page.html").render(
         page=page,
@@ -37,6 +40,11 @@ def _drawn(block: Block) -> str:
     """The SVG of a picture; matplotlib escapes its text."""
     assert isinstance(block, Picture)
     return block.draw()
+
+
+def _broken(text: str) -> str:
+    """A name, escaped, which a narrow column breaks where a reader would."""
+    return _BREAKS.sub(r"\1<wbr>", html.escape(text))
 
 
 def _digest(script: str) -> str:

@@ -36,7 +36,7 @@ def page_of(view: View) -> Page:
         provenance_section(view),
     )
     return Page(
-        title=f"Night of {view.night.facts.day}" if view.night.facts.day else "A run without a date",
+        title=f"{'Run' if view.night.folder is None else 'Night'} of {view.night.facts.day or 'no date'}",
         state=state(view, found),
         headline=headline(view, found),
         context=context(view),

@@ -33,7 +33,7 @@ def failures_section(view: View) -> Section | None:
         lead += f" {count(len(undecided), 'reason')} why properties are undecided."
     return Section(
         id="failures",
-        title="Failures by cause",
+        title="Failures",
         lead=lead,
         blocks=[*_groups(red, messages, "red test"), *_groups(undecided, {}, "undecided unit")],
         tone="bad" if red else "warn" if undecided else "",

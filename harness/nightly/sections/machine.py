@@ -31,7 +31,7 @@ def machine_section(view: View) -> Section | None:
         blocks.append(_steps(view, steps))
         slowest = max(steps, key=lambda step: step["window"])
         leads.append(f"A step of {slowest['window']:,} tokens takes {slowest['median_ms']:.3g} ms")
-    return Section(id="machine", title="Memory and step times", lead=". ".join(leads) + ".", blocks=blocks)
+    return Section(id="machine", title="Memory and steps", lead=". ".join(leads) + ".", blocks=blocks)
 
 
 def _draw(ladder: list[Mapping[str, Any]]) -> str:

@@ -21,14 +21,12 @@ def outcomes_section(view: View) -> Section | None:
     left_out = [number for number in range(len(view.nights.summaries)) if view.why_not(number)]
     lead = f"{count(len(view.counted), 'night')} in the trend"
     lead += f"; {len(left_out)} left out: not valid, or of another configuration." if left_out else "."
+    picture = Picture(name="outcomes", says=_says(view), draw=lambda: _draw(view))
     return Section(
         id="outcomes",
-        title="Outcomes by night",
+        title="Outcomes",
         lead=lead,
-        blocks=[
-            Picture(name="outcomes", says=_says(view), draw=lambda: _draw(view)),
-            _table(view),
-        ],
+        blocks=[picture, _table(view)] if len(view.nights.summaries) > 1 else [_table(view)],
     )
 
 

@@ -24,7 +24,9 @@ def state(view: View, found: Findings) -> str:
     bad = bad or any(CAUGHT.get(verdict, 1) == 2 for verdict in view.summary.faults.values())
     bad = bad or (found.diff is not None and found.diff.exit_code == 1)
     bad = bad or (found.diff is None and bool(view.summary.reasons))
-    return "failed" if bad else "passed"
+    if bad:
+        return "failed"
+    return "passed" if found.diff is None or found.diff.exit_code == 0 else "undecided"
 
 
 def headline(view: View, found: Findings) -> str:
@@ -37,6 +39,7 @@ def headline(view: View, found: Findings) -> str:
         found.drifts
     )
     news += [f"{count(len(found.slower), 'test')} slower and slower" if found.slower else ""]
+    news += ["not comparable with the baseline"] * (found.diff is not None and found.diff.exit_code == 3)
     first, rest = ", ".join(word for word in news if word), ", ".join(_state_of(view))
     return "; ".join(part for part in (first, rest) if part) or "Nothing was run"
 
@@ -57,12 +60,13 @@ def context(view: View) -> str:
     """Which night, and what it is compared with."""
     facts = view.night.facts
     commit = view.summary.commit[:20]
-    last = f"compared with the night of {view.last.started[:10]}" if view.last else "no night before to compare with"
-    base = view.baseline
-    against = "" if base is None else f" and with {base.source}{f' ({base.date})' if base.date else ''}"
+    others = [f"the night of {view.last.started[:10]}"] if view.last else []
+    if view.baseline is not None:
+        others.append(f"{view.baseline.source} ({view.baseline.date})" if view.baseline.date else view.baseline.source)
+    compared = f"compared with {' and '.join(others)}" if others else "no night before to compare with"
     parts = (f"{facts.started[:16].replace('T', ' ')} UTC" if facts.started else facts.stamp, commit, facts.device)
     kept = f"{count(len(view.nights.summaries), 'night')} known, {len(view.counted)} in trends"
-    return f"{', '.join(part for part in parts if part)}; {last}{against}; {kept}."
+    return f"{', '.join(part for part in parts if part)}; {compared}; {kept}."
 
 
 def _passed(view: View) -> tuple[int, int]:

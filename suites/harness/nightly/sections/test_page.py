@@ -159,6 +159,18 @@ def test_cards_differ_from_the_last_night_and_from_the_baseline(folders: list[Pa
     assert group.items == [f"{REGRESSES}: regression"]
 
 
+def test_a_part_of_the_baselines_tests_decides_nothing(folders: list[Path], tmp_path: Path) -> None:
+    base = baseline_of(read_run([str(folders[0] / "suites" / "results.jsonl")]))
+    (part,) = write_nights(tmp_path, nights=1, tests=45)
+    found = page([part], baseline=base)
+    assert found.headline.startswith("not comparable with the baseline; ")
+    assert found.state == "failed"  # a property is violated all the same
+    (part / "fuzz" / "report.json").unlink()
+    (part / "fuzz" / "results.jsonl").write_text("", encoding="utf-8")
+    (part / "faults.json").unlink()
+    assert page([part], baseline=base).state == "undecided"
+
+
 def test_a_broken_night_as_the_newest_decides_nothing(folders: list[Path]) -> None:
     found = page(folders[: BROKEN + 1])
     assert found.state == "undecided"
