@@ -100,6 +100,8 @@ def fault_row(work: Work, name: str) -> Row:
     else:
         verdict = result.MISSED if _is_active(work, fault, tallies) else result.INACTIVE
     small = caught or next((case for tally in tallies.values() for case, _ in tally.verdicts), None)
+    # What is compared may not be what the model gives: how packs are made, say.
+    has_loss = fault.expected in tallies and tallies[fault.expected].prop.observed is None
     return Row(
         name=name,
         what=result.FAULT,
@@ -108,8 +110,8 @@ def fault_row(work: Work, name: str) -> Row:
         expected=fault.expected,
         verdict=verdict,
         cells={prop: tally.cell() for prop, tally in tallies.items()},
-        parity=_on_trained_packs(work, fault, where[0]),
-        parity_here=_parity(work, fault, small) if small else None,
+        parity=_on_trained_packs(work, fault, where[0]) if has_loss else None,
+        parity_here=_parity(work, fault, small) if has_loss and small else None,
         seconds=time.perf_counter() - began,
     )
 
