@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from harness.properties import Property, register
+from harness.properties import Observe, Property, register
 from harness.properties.measure import draw
 from harness.properties.tally import Tally
 from harness.subjects.v4model_meshes import Mesh, expert_meshes, pipeline_meshes, step_on_mesh, step_on_one_rank
@@ -18,10 +18,12 @@ from harness.witness import Witness
 from v4model.exchange import RankError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from harness.case import Case
     from harness.corpus import Corpus
     from harness.subjects.protocol import Subject
-    from v4model import V4Config
+    from v4model import Pack, V4Config
 
 EP = "ep_matches_one_rank"
 PP = "pp_matches_one_rank"
@@ -43,11 +45,35 @@ def _matches(name: str, meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Cal
     return check
 
 
+def _observed(meshes_of: Callable[[V4Config, int], list[Mesh]]) -> Observe:
+    def observe(subject: Subject, pack: Pack) -> Mapping[str, Tensor]:
+        """A step of the pack, as often as it takes, on every mesh: its loss, nll and gradients."""
+        ranks: int = getattr(subject, "ranks", 1)
+        found: dict[str, Tensor] = {}
+        for mesh in meshes_of(subject.config, ranks):
+            try:
+                run = step_on_mesh(subject.model, [pack] * _packs_a_step(mesh), mesh)  # type: ignore[attr-defined]
+            except RankError:
+                continue
+            nll = {
+                f"nll of micro-batch {batch} and depth {depth}": rows
+                for batch, depths in enumerate(run.nll)
+                for depth, rows in enumerate(depths)
+            }
+            found |= {f"{name} on {mesh}": value for name, value in {"loss": run.loss, **nll, **run.gradients}.items()}
+        return found
+
+    return observe
+
+
+def _packs_a_step(mesh: Mesh) -> int:
+    return mesh.dp * (_MICRO_BATCHES if mesh.pp > 1 else 1)
+
+
 def _compare(name: str, subject: Subject, case: Case, corpus: Corpus, mesh: Mesh) -> Verdict:
     model = subject.model  # type: ignore[attr-defined]  # checked by the caller
     # Different text for every pack of the step.
-    count = mesh.dp * (_MICRO_BATCHES if mesh.pp > 1 else 1)
-    packs = [replace(case, seed=case.seed + batch).pack(corpus) for batch in range(count)]
+    packs = [replace(case, seed=case.seed + batch).pack(corpus) for batch in range(_packs_a_step(mesh))]
     where = f"one rank (dp={mesh.dp} pp={mesh.pp} cp={mesh.cp} ep={mesh.ep})"
     expected = step_on_one_rank(model, packs)
     try:
@@ -83,6 +109,7 @@ register(
         name=EP,
         about="experts on their ranks give the nll, loss and gradients of one rank over several packs (<= 1e-9)",
         check=_matches(EP, expert_meshes),
+        observed=_observed(expert_meshes),
         ranked=True,
         least_ranks=2,
     )
@@ -92,6 +119,7 @@ register(
         name=PP,
         about="pipeline stages give the nll, loss and gradients of one rank over several packs (<= 1e-9)",
         check=_matches(PP, pipeline_meshes),
+        observed=_observed(pipeline_meshes),
         ranked=True,
         least_ranks=2,
     )

@@ -11,6 +11,7 @@ import pytest
 from harness import catalogue
 from harness.engine import PROFILES
 from harness.engine.unit import Work
+from harness.faults import activity
 from harness.faults.registry import Fault
 from harness.matrix import ask, places, result
 from harness.matrix.places import TRAINED_TOKENS, Place, in_turn, trained_cases
@@ -33,6 +34,7 @@ def work(subject: str = "healthy") -> Work:
 def _fake_properties(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     asked = (fakes.ALONE, fakes.VACUOUS)
     monkeypatch.setattr(places, "properties", lambda: asked)
+    monkeypatch.setattr(activity, "every_property", lambda: asked)
     caches: list[Callable[[], None]] = [places._drawn.cache_clear, trained_cases.cache_clear, ask._healthy.cache_clear]
     for clear in caches:
         clear()
