@@ -158,11 +158,13 @@ def explain_command(
 
 @app.command("list")
 def list_command() -> None:
-    """List properties, kinds of configuration, strata, subjects, faults and profiles."""
+    """List properties, kinds of configuration, strata, subjects, faults, rewrites and profiles."""
     from harness.catalogue import SUBJECTS, properties
     from harness.engine import PROFILES
+    from harness.faults.absent import ABSENT
     from harness.faults.registry import load_faults
     from harness.kinds import KINDS, describe
+    from harness.rewrites.registry import load_rewrites
     from harness.strata import CUT_STRATA, LAYOUT_STRATA
 
     print("Properties")
@@ -181,6 +183,10 @@ def list_command() -> None:
     for fault in load_faults():
         ranks = f" on {', '.join(map(str, fault.ranks))} ranks" if fault.ranks else ""
         print(f"  {fault.name:<4} {fault.title} (caught by {fault.expected}{ranks}; {fault.reference})")
+    print("Faults that cannot be planted here", *(f"  {name:<4} {why}" for name, why in ABSENT.items()), sep="\n")
+    print("Equivalent rewrites, which nothing may be violated by")
+    for rewrite in load_rewrites():
+        print(f"  {rewrite.name}  {rewrite.title}")
     print("Profiles")
     for profile in PROFILES.values():
         print(f"  {profile.name:<8} {profile.cases_per_kind} layouts a property and kind")
