@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_faults, cli_odds
+from harness import cli_baseline, cli_faults, cli_nightly, cli_odds
 from harness.errors import CaseError, HarnessError, UsageError
 from harness.progress import progress
 from v4model.console import exit_with, run_app
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 cli_baseline.add_to(app)
 cli_faults.add_to(app)
+cli_nightly.add_to(app)
 cli_odds.add_to(app)
 
 SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]

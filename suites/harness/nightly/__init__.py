@@ -1,0 +1,1 @@
+"""The nightly report: reading, history, trends, sections, page."""
