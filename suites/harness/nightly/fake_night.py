@@ -6,6 +6,8 @@ step of fuzz says through it that it is running, and goes on for ever. `codes.js
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from pathlib import Path
 
@@ -42,6 +44,11 @@ def fake_stages(folder: Path, *, seed: int, jobs: int, is_whole: bool) -> list[S
         stage(folder, "faults", steps=3, seed=seed),
         stage(folder, "bench", steps=0, missing="there is no benchmark"),
     ]
+
+
+def is_gone(pipe: int) -> bool:
+    """Whether every process that has the other end of a pipe ends within a minute."""
+    return bool(select.select([pipe], [], [], 60)[0]) and os.read(pipe, 1) == b""
 
 
 def stage(

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from harness.nightly.child import Ended, run_child
+from suites.harness.nightly.fake_night import is_gone
 from suites.repo import tree
 
 # Each of these says that it is ready through a pipe, and the pipe ends when the last process that has it is gone.
@@ -83,7 +84,7 @@ def test_one_that_does_not_end_is_killed_with_its_processes(here: Path) -> None:
     opened: list[int] = []
     ended = ran(DEAF, limit_s=0, beat=ready(here, opened), grace_s=0.1)
     assert (ended.code, ended.stopped) == (128 + signal.SIGKILL, True)
-    assert os.read(opened[0], 1) == b"", "a process of the command is still there"
+    assert is_gone(opened[0]), "a process of the command is still there"
 
 
 def test_what_ends_the_caller_ends_the_command(here: Path) -> None:
@@ -95,7 +96,7 @@ def test_what_ends_the_caller_ends_the_command(here: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ran(WAITS, limit_s=None, beat=interrupted)
-    assert os.read(opened[0], 1) == b""
+    assert is_gone(opened[0])
     assert here.with_name("kept").exists()
 
 
@@ -105,12 +106,12 @@ def test_a_caller_that_is_killed_takes_the_command_along(here: Path) -> None:
         "run_child(sys.argv[1:], lock=Path('lock'), log=Path('log'), limit_s=None, beat=lambda _: None)"
     )
     process = subprocess.Popen([sys.executable, "-c", caller, sys.executable, "-c", WAITS], start_new_session=True)
-    with here.open("rb") as pipe:
+    with here.open("rb", buffering=0) as pipe:
         assert pipe.read(5) == b"ready"
         with pytest.raises(Timeout):
             FileLock("lock", timeout=0).acquire()
         os.killpg(process.pid, signal.SIGKILL)
-        assert pipe.read() == b""
+        assert is_gone(pipe.fileno())
     process.wait()
     with FileLock("lock", timeout=60):
         pass
