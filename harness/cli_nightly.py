@@ -78,16 +78,34 @@ def nightly_command(
             check_same(record, folder)
         limit = "no limit" if record.left_s is None else f"{told(max(record.left_s, 0))} left"
         print(f"{folder}: seed {record.seed}, {limit}", flush=True)
-        workers = jobs or len(os.sched_getaffinity(0))
-        whole = stages(folder, seed=record.seed, jobs=workers, is_whole=record.budget_s is None)
+        to_run = stages(
+            folder,
+            seed=record.seed,
+            jobs=jobs or len(os.sched_getaffinity(0)),
+            is_whole=record.budget_s is None,
+            rows=_rows,
+            faults=_faults,
+        )
         with _telling() as listener:
             conductor = Conductor(folder, record, listener)
             try:
-                conductor.conduct(whole)
+                conductor.conduct(to_run)
             except KeyboardInterrupt:
                 print(f"harness: interrupted; harness nightly --resume {folder} goes on", file=sys.stderr)
                 raise
         raise typer.Exit(_end(folder, conductor.record, history or nights / "history.sqlite"))
+
+
+def _rows() -> list[str]:
+    from harness.matrix.run import row_names
+
+    return row_names()
+
+
+def _faults() -> list[str]:
+    from harness.faults.registry import load_faults
+
+    return [fault.name for fault in load_faults()]
 
 
 def _end(folder: Path, record: NightRecord, history: Path) -> int:

@@ -12,8 +12,8 @@ import importlib.util
 import random
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 from harness.nightly.budget import Part
 from harness.nightly.conduct import Judged, Stage, Step
@@ -32,14 +32,22 @@ _BATCH = 4
 """Rows of the kill matrix that one command asks: the night's only loss if it is stopped in them."""
 
 
-def stages(folder: Path, *, seed: int, jobs: int, is_whole: bool) -> list[Stage]:
-    """All stages of a night in `folder`, in their order; whole: without a budget, so that the search ends by itself."""
+Names: TypeAlias = Callable[[], Sequence[str]]
+"""Gives names when they are wanted: to know them takes the import of the model."""
+
+
+def stages(folder: Path, *, seed: int, jobs: int, is_whole: bool, rows: Names, faults: Names) -> list[Stage]:
+    """All stages of a night in `folder`, in their order.
+
+    is_whole: there is no budget, so the search ends by itself. rows and faults: what the kill matrix and the odds can
+    be asked for.
+    """
     return [
         _suites(folder, jobs),
         _runs(folder, _FUZZ, seed=seed, jobs=jobs, is_whole=is_whole, options=()),
         _runs(folder, _RANKS, seed=seed, jobs=jobs, is_whole=is_whole, options=("--cp", "1,2,4")),
-        _faults(folder, seed=seed, jobs=jobs),
-        _odds(folder, seed=seed, jobs=jobs),
+        _faults(folder, rows, seed=seed, jobs=jobs),
+        _odds(folder, faults, seed=seed, jobs=jobs),
         _absent("peers", "no public model is among the subjects"),
         _absent("bench", "there is no benchmark"),
     ]
@@ -91,42 +99,27 @@ def _runs(folder: Path, part: Part, *, seed: int, jobs: int, is_whole: bool, opt
     return Stage(part=part, step=step, judge=lambda record: judge_runs(folder, name, record), endless=not is_whole)
 
 
-def _faults(folder: Path, *, seed: int, jobs: int) -> Stage:
+def _faults(folder: Path, rows: Names, *, seed: int, jobs: int) -> Stage:
     """The kill matrix in batches of rows drawn by the seed, so that a stop costs one batch.
 
     The cases are the profile's own: other ones would miss a fault now and then, one run in a hundred each.
     """
-
-    @cache
-    def names() -> list[str]:
-        from harness.matrix.run import row_names
-
-        return row_names()
-
     return Stage(
         part=_FAULTS,
-        step=_batched(folder, "faults", names, seed=seed, jobs=jobs),
-        judge=lambda record: judge_faults(folder, record, names=names),
+        step=_batched(folder, "faults", rows, seed=seed, jobs=jobs),
+        judge=lambda record: judge_faults(folder, record, names=rows),
     )
 
 
-def _odds(folder: Path, *, seed: int, jobs: int) -> Stage:
-    @cache
-    def names() -> list[str]:
-        from harness.faults.registry import load_faults
-
-        return [fault.name for fault in load_faults()]
-
+def _odds(folder: Path, faults: Names, *, seed: int, jobs: int) -> Stage:
     return Stage(
         part=_ODDS,
-        step=_batched(folder, "odds", names, seed=seed, jobs=jobs),
+        step=_batched(folder, "odds", faults, seed=seed, jobs=jobs),
         judge=lambda record: judge_odds(folder, record),
     )
 
 
-def _batched(
-    folder: Path, command: str, names: Callable[[], list[str]], *, seed: int, jobs: int
-) -> Callable[[int], Step | None]:
+def _batched(folder: Path, command: str, names: Names, *, seed: int, jobs: int) -> Callable[[int], Step | None]:
     def step(number: int) -> Step | None:
         shuffled = random.Random(f"{seed} {command}").sample(names(), k=len(names()))
         if not (batch := shuffled[number * _BATCH : (number + 1) * _BATCH]):

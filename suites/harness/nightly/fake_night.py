@@ -16,6 +16,7 @@ from harness.nightly import stages as real
 from harness.nightly.budget import Part
 from harness.nightly.conduct import Judged, Stage, Step
 from harness.nightly.record import FAILED, PASSED, SILENT, STOPPED, StageRecord
+from harness.nightly.stages import Names
 
 STEP = """
 import json, os, pathlib, signal, sys
@@ -35,9 +36,11 @@ sys.exit(codes.get(name, 0))
 REPORT = "import sys; print('report of', *sys.argv[1:])"
 
 
-def fake_stages(folder: Path, *, seed: int, jobs: int, is_whole: bool) -> list[Stage]:
+def fake_stages(folder: Path, *, seed: int, jobs: int, is_whole: bool, rows: Names, faults: Names) -> list[Stage]:
     """Suites of one step, fuzz and faults of three; nothing to bench."""
     assert (jobs, is_whole) == (1, False)
+    assert callable(rows)
+    assert callable(faults)
     return [
         stage(folder, "suites", steps=1, seed=seed),
         stage(folder, "fuzz", steps=3, seed=seed),

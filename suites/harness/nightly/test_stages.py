@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.matrix.run import row_names
 from harness.nightly.conduct import Stage, Step
 from harness.nightly.stages import derived_seed, stages
 from suites.repo import tree
 
+ROWS = ["healthy", *(f"A{n}" for n in range(1, 11))]
+
 
 def of(folder: Path, *, seed: int = 5, is_whole: bool = False) -> dict[str, Stage]:
-    return {stage.name: stage for stage in stages(folder, seed=seed, jobs=2, is_whole=is_whole)}
+    return {
+        stage.name: stage
+        for stage in stages(folder, seed=seed, jobs=2, is_whole=is_whole, rows=lambda: ROWS, faults=lambda: ROWS[1:])
+    }
 
 
 def steps(stage: Stage, most: int = 100) -> list[Step]:
@@ -72,9 +76,10 @@ def test_batches_hold_every_row_once_in_an_order_of_the_seed(tmp_path: Path) -> 
     asked = [
         [name for step in steps(of(tmp_path, seed=s)["faults"]) for name in after(step, "--only")] for s in (1, 1, 2)
     ]
-    assert sorted(asked[0]) == sorted(row_names())
+    assert sorted(asked[0]) == sorted(ROWS)
     assert asked[0] == asked[1]
     assert asked[0] != asked[2]
     first = steps(of(tmp_path)["faults"])[0]
     assert after(first, "--output") == [str(tmp_path / "faults" / "0001.json")]
     assert len(after(first, "--only")) == 4
+    assert sorted(name for step in steps(of(tmp_path)["odds"]) for name in after(step, "--only")) == sorted(ROWS[1:])
