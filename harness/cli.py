@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_faults, cli_odds, cli_report
+from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report
 from harness.errors import CaseError, HarnessError, UsageError
 from v4model.console import exit_with, progress, run_app
 
@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 cli_baseline.add_to(app)
 cli_faults.add_to(app)
+cli_nightly.add_to(app)
 cli_odds.add_to(app)
 cli_report.add_to(app)
 

@@ -10,22 +10,28 @@ flushed:
     {"kind": "collection", ...}   a file that could not be collected, or skipped itself
     {"kind": "problem", ...}      workers that collected different tests
     {"kind": "footer", ...}       pytest's own exit code; a file without it comes from a run that did not finish
+
+`--results-continue` goes on with such a file: tests that have a result there keep it and are not run again.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
 
+from harness.commit import commit_of
+from harness.pytest_kept import Deselect, Kept, read_kept
+
 SCHEMA_VERSION = 1
 
 _MESSAGE_CHARACTERS = 2000
 _RECORDER = "harness-results"
+_KEPT_IDS = "harness_results_kept"
 
 
 class Hooks:
@@ -43,21 +49,36 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--results``."""
+    """Add ``--results`` and ``--results-continue``."""
     parser.addoption("--results", metavar="FILE", help="write one JSON line a test as it finishes")
+    parser.addoption(
+        "--results-continue",
+        action="store_true",
+        help="keep the results that the file of --results has, and run only the tests that have none there",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Open the file before anything is collected, so that a stale one is never taken for this run's."""
     path = config.getoption("--results")
-    if path is not None and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Deselect(config.workerinput.get(_KEPT_IDS, ())))
+    elif path is not None:
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - closed by pytest_unconfigure
-        except OSError as error:
-            sentence = f"got {error.strerror}; expected a file to write; where: --results {path}"
+            recorder = _recorder(config, Path(path))
+        except (OSError, ValueError, KeyError) as error:
+            sentence = f"got {getattr(error, 'strerror', error)}; expected a file to write; where: --results {path}"
             raise pytest.UsageError(sentence) from error
-        config.pluginmanager.register(Recorder(config, file), _RECORDER)
+        config.pluginmanager.register(recorder, _RECORDER)
+        config.pluginmanager.register(Deselect(recorder.kept.ids))
+
+
+def _recorder(config: pytest.Config, path: Path) -> Recorder:
+    """One that writes a new file, or one that keeps what the old one holds until that is copied."""
+    kept = read_kept(path) if config.getoption("--results-continue") else Kept()
+    written = path.with_name(path.name + ".partial") if kept.tests else path
+    return Recorder(config, written.open("w", encoding="utf-8"), path, kept)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -69,18 +90,22 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class Recorder:
-    """Writes lines as pytest reports."""
+    """Writes lines as pytest reports; `kept` are those of an earlier run."""
 
-    def __init__(self, config: pytest.Config, file: TextIO) -> None:
+    def __init__(self, config: pytest.Config, file: TextIO, path: Path, kept: Kept) -> None:
+        self.kept = kept
         self._config = config
         self._file = file
+        self._path = path
         self._open: dict[tuple[str, str], list[pytest.TestReport]] = {}
         self._collected: list[str] | None = None
-        self._tests = 0
+        self._tests = len(kept.tests)
 
     def close(self) -> None:
         """Close the file; what was written stays."""
         self._file.close()
+        if self._file.name != str(self._path):  # a run that ended before its first line leaves the old file alone
+            Path(self._file.name).unlink(missing_ok=True)
 
     def _write(self, kind: str, values: dict[str, Any]) -> None:
         # Lone surrogates of odd ids are legal in JSON only as escapes, which ensure_ascii writes.
@@ -88,31 +113,36 @@ class Recorder:
         self._file.flush()
 
     def pytest_sessionstart(self) -> None:
-        """Write the header; by now every conftest has said its facts."""
+        """Write the header, for by now every conftest has said its facts, and what is kept."""
         config = self._config
-        self._write(
-            "header",
-            {
-                "schema_version": SCHEMA_VERSION,
-                "started": datetime.now(UTC).isoformat(timespec="seconds"),
-                "commit": _commit(config.rootpath),
-                "selection": selection(config),
-                "facts": (config.hook.pytest_results_facts(config=config) or {}) | {"pytest": pytest.__version__},
-            },
-        )
+        header = {
+            "schema_version": SCHEMA_VERSION,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": commit_of(config.rootpath),
+            "selection": selection(config),
+            "facts": (config.hook.pytest_results_facts(config=config) or {}) | {"pytest": pytest.__version__},
+        }
+        self.kept.check(header)
+        self._write("header", header)
+        for test in self.kept.tests:
+            self._write("test", {name: value for name, value in test.items() if name != "kind"})
+        os.replace(self._file.name, self._path)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker what is kept."""
+        node.workerinput[_KEPT_IDS] = self.kept.ids
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Write the ids of a run in one process; under xdist the controller has no items of its own."""
-        if session.items:
-            self._collected = [item.nodeid for item in session.items]
-            self._write("collected", {"ids": self._collected})
+        if session.items or self.kept.tests:
+            self._write_collected([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Write the ids of the first worker; any other worker must have the same."""
         if self._collected is None:
-            self._collected = list(ids)
-            self._write("collected", {"ids": self._collected})
+            self._write_collected(list(ids))
         elif list(ids) != self._collected:
             self._write("problem", {"problem": f"worker {node.gateway.id} collected other tests than the first"})
 
@@ -137,12 +167,21 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write tests that never reached their teardown but have something to say, then the footer."""
+        """Write tests that never reached their teardown but have something to say, then the footer.
+
+        pytest knows only of the tests that it ran: all passed, or none was left, says nothing of those that are kept.
+        """
+        if self.kept.tests and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self.kept.is_red else pytest.ExitCode.OK
         for reports in self._open.values():
             if any(not report.passed for report in reports):
                 self._write_test(reports)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         self._write("footer", {"exit_code": int(session.exitstatus), "tests": self._tests, "finished": finished})
+
+    def _write_collected(self, ids: list[str]) -> None:
+        self._collected = ids
+        self._write("collected", {"ids": [*self.kept.ids, *ids]})
 
     def _write_test(self, reports: list[pytest.TestReport]) -> None:
         self._tests += 1
@@ -211,13 +250,3 @@ def _message(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def _short(text: str) -> str:
     return text[:_MESSAGE_CHARACTERS]
-
-
-def _commit(folder: Path) -> str:
-    """The commit of the folder, marked when files differ from it; empty outside Git."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip() if found.returncode == 0 else ""

@@ -35,10 +35,14 @@ class Item:
     place: Place | None = None
 
 
+def row_names() -> list[str]:
+    """The names of all rows in their order: the healthy model, faults, rewrites."""
+    return [HEALTHY, *(fault.name for fault in load_faults()), *(rewrite.name for rewrite in load_rewrites())]
+
+
 def items(only: Sequence[str] = ()) -> list[Item]:
     """The rows of a run, those of ranks first because they take longest; raises UsageError for an unknown name."""
-    faults, rewrites = load_faults(), load_rewrites()
-    known = [HEALTHY, *(fault.name for fault in faults), *(rewrite.name for rewrite in rewrites)]
+    faults, rewrites, known = load_faults(), load_rewrites(), row_names()
     for name in only:
         if name not in known:
             raise unknown("fault or rewrite", name, known)
@@ -60,7 +64,7 @@ def run_matrix(
         if done is not None:
             done(row)
     parts = [rows[item] for item in asked if item.what == result.HEALTHY]
-    names = [name for name in _order() if (name in {item.name for item in asked})]
+    names = [name for name in row_names() if (name in {item.name for item in asked})]
     by_name = {row.name: row for row in rows.values() if row.what != result.HEALTHY}
     found = [by_name[name] for name in names if name in by_name]
     return Matrix(
@@ -73,10 +77,6 @@ def run_matrix(
         whole=whole,
         absent=ABSENT if whole else {},
     )
-
-
-def _order() -> list[str]:
-    return [*(fault.name for fault in load_faults()), *(rewrite.name for rewrite in load_rewrites())]
 
 
 def _row(work: Work, item: Item) -> Row:

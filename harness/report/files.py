@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
+from harness.atomic import write_json
 from harness.junit import JUnitCase, write_junit
 from harness.report.run import Report, case_file_name
 from harness.report.units import UnitResult, counts_to_json
@@ -49,7 +48,7 @@ def write_report(report: Report, folder: Path) -> None:
     """
     for unit in report.units:
         for number, finding in enumerate(unit.findings):
-            _write(folder / case_file_name(unit, number), finding.case)
+            write_json(folder / case_file_name(unit, number), finding.case)
     write_junit(
         folder / "junit.xml",
         name="harness",
@@ -64,7 +63,7 @@ def write_report(report: Report, folder: Path) -> None:
         },
         cases=[_junit_case(report, unit) for unit in report.units],
     )
-    _write(folder / "report.json", report.to_json())
+    write_json(folder / "report.json", report.to_json())
 
 
 def _junit_case(report: Report, unit: UnitResult) -> JUnitCase:
@@ -81,9 +80,3 @@ def _junit_case(report: Report, unit: UnitResult) -> JUnitCase:
         text=f"{message}\n{commands}".strip(),
         output=f"{unit.layouts} layouts: {counted}; largest error {unit.error}, bound {unit.bound}",
     )
-
-
-def _write(path: Path, data: Mapping[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.baseline.reading import read_run
 from suites.repo import tree
 
 TESTS = """
@@ -96,3 +97,55 @@ def test_these_suites_say_theirs(pytestconfig: pytest.Config) -> None:
     assert list(facts) == "device dtype torch python megatron-core profile gates hypothesis seed".split()
     assert all(facts.values())
     assert "+" not in facts["torch"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["serial", "xdist"])
+def test_a_run_that_was_cut_off_goes_on_with_what_it_has(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "exit").touch()
+    cut = run(tmp_path)
+    (tmp_path / "exit").unlink()
+    lines = run(tmp_path, "--results-continue", *arguments)
+    assert kinds(lines) == ["header", "test", "test", "collected", "test", "footer"]
+    assert lines[1:3] == cut[2:]
+    assert sorted(lines[3]["ids"]) == sorted(f"test_them.py::test_{name}" for name in ("passes", "fails", "exits"))
+    assert lines[4]["nodeid"] == "test_them.py::test_exits"
+    # pytest ran one test, which passed; one of those that are kept did not.
+    assert (lines[-1]["exit_code"], lines[-1]["tests"]) == (1, 3)
+    assert not read_run([str(tmp_path / "out" / "run.jsonl")]).problems
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["serial", "xdist"])
+def test_nothing_is_run_again_where_every_test_has_a_result(arguments: list[str], tmp_path: Path) -> None:
+    whole = run(tmp_path)
+    again = run(tmp_path, "--results-continue", *arguments)
+    assert kinds(again) == ["header", "test", "test", "test", "collected", "footer"]
+    assert again[1:4] == whole[2:5]
+    assert again[-1]["exit_code"] == 1
+    assert not read_run([str(tmp_path / "out" / "run.jsonl")]).problems
+
+
+def test_an_id_that_others_begin_with_does_not_take_them_along(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    first = run(tmp_path, "test_them.py::test_passes")
+    (tmp_path / "test_more.py").write_text("def test_p(): pass\ndef test_passes_too(): pass\n", encoding="utf-8")
+    first[0]["selection"] = {"arguments": ["."]}
+    kept = [first[0], {**first[2], "nodeid": "test_more.py::test_p"}]
+    text = "".join(json.dumps(line) + "\n" for line in kept)
+    (tmp_path / "out" / "run.jsonl").write_text(text + '{"kind": "te', encoding="utf-8")
+    ran = [line["nodeid"] for line in run(tmp_path, "--results-continue", "-k", "")[2:] if line["kind"] == "test"]
+    assert "test_more.py::test_passes_too" in ran
+    assert "test_more.py::test_p" not in ran
+
+
+def test_results_of_other_tests_are_not_gone_on_with(tmp_path: Path) -> None:
+    before = run(tmp_path, "test_them.py::test_passes")
+    command = [sys.executable, "-m", "pytest", "-p", "harness.pytest_results", "--results", "out/run.jsonl"]
+    environment = {"PYTHONPATH": str(tree.ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [*command, "--results-continue"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    assert "as before; where: --results-continue" in done.stderr
+    left = (tmp_path / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in left] == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.jsonl"]

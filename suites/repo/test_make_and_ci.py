@@ -102,10 +102,5 @@ def test_the_comparison_of_make_gates_removals_too() -> None:
     assert "--results $(RESULTS)" in makefile
 
 
-def test_the_workflow_runs_nothing_but_ci_run() -> None:
-    commands = re.findall(r"run: *(.+)", tree.text(".github/workflows/ci.yml"))
-    assert commands == [".ci/run"]
-
-
 def test_ci_run_is_executable() -> None:
     assert os.access(tree.ROOT / ".ci" / "run", os.X_OK)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _MADE = {"__pycache__", "build", "dist", "reports"}
 _HIDDEN_PARTS = {".ci", ".github"}
 _TEXT = {".cfg", ".ini", ".json", ".jsonl", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml"}
-_TEXT_NAMES = {"Makefile", "LICENSE", "run", ".gitignore", ".pre-commit-config.yaml"}
+_TEXT_NAMES = {"Makefile", "LICENSE", "run", "nightly", ".gitignore", ".pre-commit-config.yaml"}
 
 
 @cache

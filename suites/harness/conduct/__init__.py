@@ -1,0 +1,1 @@
+"""The night: its stages, their time, their ends."""
