@@ -13,7 +13,7 @@ from harness.conduct.child import Ended
 from harness.conduct.record import NightRecord, StageRecord, read_record
 from harness.conduct.turns import Conductor, Listener, Stage
 from suites.harness.conduct.fake_night import stage
-from suites.harness.nightly.test_record import NIGHT
+from suites.harness.conduct.test_record import NIGHT
 
 
 class Clock:
