@@ -27,7 +27,7 @@ from harness.verdict import Outcome, Verdict
 from v4model.exchange import RankError
 
 if TYPE_CHECKING:
-    from harness.properties import Property
+    from harness.properties import LooksAt, Property
     from harness.subjects.protocol import Subject
 
 ENOUGH = 3
@@ -77,21 +77,23 @@ class _Tally:
 
 
 def fault_row(work: Work, name: str) -> Row:
-    """A fault under every property that can be asked where it shows.
+    """A fault under every property that looks at what it is planted in, where it shows.
 
     The property that must catch it is asked until it does or the profile's cases are over; the others a few times. A
     violation counts only if the same case holds without the fault.
     """
     began, fault = time.perf_counter(), find_fault(name)
     where = places(fault.kinds, fault.ranks)
+    looks_at = next(prop.looks_at for prop in where[0].properties() if prop.name == fault.expected)
     tallies = _asked(
         work,
         where,
         planted=fault,
+        looks_at=looks_at,
         enough=lambda prop: None if prop.name == fault.expected else ENOUGH,
         shows=lambda case: fault.can_show(every_stratum_of(case, case.pack(work.corpus))),
     )
-    caught = tallies[fault.expected].violation if fault.expected in tallies else None
+    caught = tallies[fault.expected].violation
     alarmed = [tally for tally in tallies.values() if tally.violation is not None and not _holds(work, tally)]
     if alarmed:
         verdict = result.ALARM
@@ -100,8 +102,6 @@ def fault_row(work: Work, name: str) -> Row:
     else:
         verdict = result.MISSED if _is_active(work, fault, tallies) else result.INACTIVE
     small = caught or next((case for tally in tallies.values() for case, _ in tally.verdicts), None)
-    # What is compared may not be what the model gives: how packs are made, say.
-    has_loss = fault.expected in tallies and tallies[fault.expected].prop.observed is None
     return Row(
         name=name,
         what=result.FAULT,
@@ -110,18 +110,19 @@ def fault_row(work: Work, name: str) -> Row:
         expected=fault.expected,
         verdict=verdict,
         cells={prop: tally.cell() for prop, tally in tallies.items()},
-        parity=_on_trained_packs(work, fault, where[0]) if has_loss else None,
-        parity_here=_parity(work, fault, small) if has_loss and small else None,
+        parity=_on_trained_packs(work, fault, where[0]) if looks_at == "model" else None,
+        parity_here=_parity(work, fault, small) if looks_at == "model" and small else None,
         seconds=time.perf_counter() - began,
     )
 
 
 def rewrite_row(work: Work, name: str) -> Row:
-    """A rewrite under every property that can be asked where it is: it has to run and to be left alone."""
+    """A rewrite of the model under every property that looks at that: it has to run and to be left alone."""
     began = time.perf_counter()
     rewrite = next(each for each in load_rewrites() if each.name == name)
     counted = _Counted(rewrite)
-    tallies = _asked(work, places(rewrite.kinds, rewrite.ranks), planted=counted, enough=lambda _: ENOUGH)
+    where = places(rewrite.kinds, rewrite.ranks)
+    tallies = _asked(work, where, planted=counted, looks_at="model", enough=lambda _: ENOUGH)
     verdict = _quiet_or_not(tallies)
     if verdict == result.QUIET and not counted.calls:
         verdict = result.INACTIVE
@@ -154,13 +155,16 @@ def _asked(
     where: list[Place],
     *,
     planted: Planted | None,
+    looks_at: LooksAt | None = None,
     enough: Callable[[Property], int | None],
     shows: Callable[[Case], bool] = lambda _: True,
 ) -> dict[str, _Tally]:
-    of_place = {place: place.properties() for place in where}
+    of_place = {place: [prop for prop in place.properties() if looks_at in (None, prop.looks_at)] for place in where}
     tallies = {prop.name: _Tally(prop, enough(prop)) for props in of_place.values() for prop in props}
     factory = find_subject(work.subject)
     for place, case in in_turn(work, where):
+        if not any(tally.is_open for tally in tallies.values()):
+            break
         asked = [prop for prop in of_place[place] if tallies[prop.name].is_open]
         if not asked or not shows(case):
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 
@@ -16,11 +16,14 @@ from harness.engine.row import Row, Unit
 from harness.engine.run import asked_at
 from harness.engine.unit import Work, cases_of
 from harness.properties import Property
+from harness.strategies import PackSize
 
 TRAINED_TOKENS = 4096
 """Tokens of a pack of the size people train on, at the least."""
 
 _SLOT_TOKENS = 16
+_SMALL = PackSize(min_samples=2, max_samples=4, min_tokens=30, max_tokens=90)
+_SMALL_CASES = 8
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,18 @@ def places(kinds: Sequence[str], ranks: Sequence[int]) -> list[Place]:
 
 
 def in_turn(work: Work, where: Sequence[Place]) -> Iterator[tuple[Place, Case]]:
-    """The places' cases, one of each in turn: as many of each as the profile asks of a property and kind."""
-    drawn = ([(place, case) for case in _drawn(work, place)] for place in where)
-    return (case for case in chain.from_iterable(zip_longest(*drawn)) if case is not None)
+    """The places' cases, one of each in turn: a few small packs first, which are quick and show most of what there is.
+
+    Then as many of the profile's own size as it asks of a property and kind.
+    """
+    few = min(_SMALL_CASES, work.profile.cases_per_kind)
+    for profile in (replace(work.profile, size=_SMALL, cases_per_kind=few), work.profile):
+        sized = replace(work, profile=profile)
+        drawn = ([(place, case) for case in _drawn(sized, place)] for place in where)
+        yield from (case for case in chain.from_iterable(zip_longest(*drawn)) if case is not None)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _drawn(work: Work, place: Place) -> tuple[Case, ...]:
     asked = place.properties()
     # What speaks of ranks wants cases that the others have no use for, such as one sample over all ranks.

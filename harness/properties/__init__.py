@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from harness.kinds import KINDS
 
@@ -30,6 +30,9 @@ Observe: TypeAlias = Callable[["Subject", "Pack"], "Mapping[str, Tensor]"]
 """What a property compares, by name, where that is not what the model gives on a pack."""
 
 
+LooksAt: TypeAlias = Literal["model", "mesh", "data"]
+
+
 @dataclass(frozen=True)
 class Property:
     """A named sentence with the check that decides it.
@@ -38,8 +41,8 @@ class Property:
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
     dtypes: those it can decide in, the one to prefer first; sums in another order are bounded for float64 only.
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
-    processes. least_ranks: fewer say nothing. observed: what it compares, for the pack's lengths; None for outputs and
-    gradients of the model.
+    processes. least_ranks: fewer say nothing. looks_at: the model, steps on meshes of ranks, or how data is packed.
+    observed: what it compares, for the pack's lengths; None for outputs and gradients of the model.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Property:
     ranked: bool = False
     on_processes: bool = False
     least_ranks: int = 1
+    looks_at: LooksAt = "model"
     observed: Observe | None = None
 
 

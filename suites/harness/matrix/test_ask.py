@@ -79,8 +79,8 @@ def test_a_fault_is_caught_on_a_case_that_holds_without_it(monkeypatch: pytest.M
 def test_a_fault_that_changes_nothing_is_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
     row = ask.fault_row(work(), planted(monkeypatch, replace(fakes.LEAK, apply=nothing)))
     assert row.verdict == result.INACTIVE
-    # The property that must catch it is asked on every case of both kinds but the two vacuous ones.
-    assert row.cells["fake_alone"].asked == 2 * CASES - 2
+    # Asked on every case of both kinds and both sizes; the first of each is vacuous.
+    assert row.cells["fake_alone"].asked == 2 * 2 * (CASES - 1)
     assert row.parity is not None
     assert (row.parity.loss, row.parity.sees) == (0.0, False)
 
