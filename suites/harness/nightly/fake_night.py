@@ -15,7 +15,7 @@ from harness import cli, cli_nightly
 from harness.nightly import stages as real
 from harness.nightly.budget import Part
 from harness.nightly.conduct import Judged, Stage, Step
-from harness.nightly.record import FAILED, PASSED, SILENT, STOPPED, StageRecord
+from harness.nightly.record import FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.nightly.stages import Names
 
 STEP = """
@@ -67,7 +67,7 @@ def stage(
         return Step(command=words, leaves=(leaves,))
 
     def judge(record: StageRecord) -> Judged:
-        verdict = FAILED if 1 in record.codes else PASSED if record.codes else SILENT
+        verdict = FAILED if 1 in record.codes else PASSED if record.codes else UNDECIDED
         cut = ", cut" if record.status == STOPPED else ""
         return Judged(verdict=verdict, sentence=f"{len(record.codes)} steps of seed {seed}{cut}")
 
