@@ -38,7 +38,7 @@ def add_to(app: typer.Typer) -> None:
 def nightly_command(
     *,
     night: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="With --resume: the night's folder, not the newest one.")
+        Path | None, typer.Argument(metavar="DIR", help="With --resume: the night's folder, not the newest one.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a night that was stopped.")] = False,
     budget: Annotated[

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.atomic import write_json
 from harness.baseline.key import key_of
-from harness.conduct.record import FAILED, PASSED, SILENT, STOPPED, UNDECIDED, StageRecord
+from harness.conduct.record import FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.conduct.turns import Judged
 from harness.matrix.merge import joined, read_matrix
 
@@ -21,18 +21,18 @@ _OF_CODE = {0: PASSED, 1: FAILED, 3: UNDECIDED}
 def judge_suites(folder: Path, record: StageRecord, *, diff: Sequence[str]) -> Judged:
     """What `diff-baseline` (the command `diff`) says of the tests.
 
-    A part of the tests cannot pass, but one that is red where the baseline's is not is known already.
+    A part of the tests does not decide, but one that is red where the baseline's is not is known already.
     """
     results, cut = folder / "suites" / "results.jsonl", record.status == STOPPED
     if not results.exists():
-        return Judged(verdict=SILENT, sentence="no test has a result")
+        return Judged(verdict=UNDECIDED, sentence="no test has a result")
     run = subprocess.run(diff, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     files, key = ["suites/results.jsonl"], _key(results)
     try:
         said = json.loads(run.stdout)
     except ValueError:
         sentence = (run.stderr.strip().splitlines() or ["diff-baseline said nothing"])[-1].removeprefix("harness: ")
-        return Judged(verdict=SILENT if cut else UNDECIDED, sentence=sentence, files=tuple(files), key=key)
+        return Judged(verdict=UNDECIDED, sentence=sentence, files=tuple(files), key=key)
     write_json(folder / "suites" / "diff.json", said)
     files.append("suites/diff.json")
     problems = "; ".join(problem["sentence"] for problem in said["problems"])
@@ -40,7 +40,7 @@ def judge_suites(folder: Path, record: StageRecord, *, diff: Sequence[str]) -> J
     tests = f"{said['run']['tests']:,} tests"
     if cut:
         sentence = f"{tests} of the baseline's {said['baseline']['tests']:,} have a result, {gated} of them gate"
-        return Judged(verdict=FAILED if gated else SILENT, sentence=sentence, files=tuple(files), key=key)
+        return Judged(verdict=FAILED if gated else UNDECIDED, sentence=sentence, files=tuple(files), key=key)
     return Judged(
         verdict=_OF_CODE.get(run.returncode, UNDECIDED),
         sentence=problems or f"{tests}: {said['headline']}",
@@ -60,12 +60,8 @@ def judge_runs(folder: Path, name: str, record: StageRecord) -> Judged:
     said = [f"{len(record.codes)} whole run{'' if len(record.codes) == 1 else 's'}, {layouts:,} layouts"]
     said += [f"violated: {', '.join(violated)}"] if violated else []
     said += [f"undecided: {', '.join(undecided)}"] if undecided else []
-    if violated:
-        verdict = FAILED
-    elif undecided or (record.codes and 0 not in record.codes):
-        verdict = UNDECIDED
-    else:
-        verdict = PASSED if record.codes else SILENT
+    # A run whose layouts are too few for one of its properties decides nothing; another one may.
+    verdict = FAILED if violated else UNDECIDED if undecided or 0 not in record.codes else PASSED
     return Judged(verdict=verdict, sentence="; ".join(said), files=tuple(f"{name}/{run.name}" for run in runs))
 
 
@@ -73,7 +69,7 @@ def judge_faults(folder: Path, record: StageRecord, *, names: Callable[[], Seque
     """What the batches of the kill matrix found, which are joined into `faults.json`; names are those of all rows."""
     batches = [json.loads(path.read_text(encoding="utf-8")) for path in _batches(folder / "faults", record)]
     if not batches:
-        return Judged(verdict=SILENT, sentence="no row was asked")
+        return Judged(verdict=UNDECIDED, sentence="no row was asked")
     matrix = joined([read_matrix(batch) for batch in batches], order=names())
     write_json(folder / "faults.json", matrix.to_json())
     sample = "" if matrix.whole else f" in {len(matrix.rows)} of {len(names())} rows, drawn by the seed"
@@ -84,7 +80,7 @@ def judge_odds(folder: Path, record: StageRecord) -> Judged:
     """What the batches of odds found, which are joined into `odds.json`."""
     batches = [json.loads(path.read_text(encoding="utf-8")) for path in _batches(folder / "odds", record)]
     if not batches:
-        return Judged(verdict=SILENT, sentence="no fault was asked")
+        return Judged(verdict=UNDECIDED, sentence="no fault was asked")
     found = [each for batch in batches for each in batch["odds"]]
     write_json(folder / "odds.json", {**batches[0], "odds": found})
     verdict = FAILED if 1 in record.codes else PASSED

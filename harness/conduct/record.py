@@ -21,7 +21,7 @@ NAME = "night.json"
 
 DONE, STOPPED, LEFT_OUT = "done", "stopped", "left out"
 PASSED, FAILED, UNDECIDED, SILENT = "passed", "failed", "undecided", ""
-"""Verdicts of stages; one that was left out, or stopped before it could say anything, is silent."""
+"""Verdicts of stages; one that was left out is silent, one that was stopped before it could say anything undecided."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.conduct.budget import Part, share_out, told
 from harness.conduct.child import Ended, run_child
-from harness.conduct.record import DONE, LEFT_OUT, SILENT, STOPPED, UNDECIDED, NightRecord, StageRecord
+from harness.conduct.record import DONE, LEFT_OUT, STOPPED, NightRecord, StageRecord
 
 _HIGHEST_OWN_CODE = 5
 """The highest code that pytest returns by itself; the harness has 0 to 3."""
@@ -145,8 +145,7 @@ class Conductor:
         over = replace(known, status=STOPPED if cut or trouble else DONE, open=False)
         judged = stage.judge(over)
         said = "; ".join(part for part in (trouble or cut, judged.sentence) if part)
-        verdict = UNDECIDED if trouble and judged.verdict == SILENT else judged.verdict
-        self._put(replace(over, reason=said, files=judged.files, verdict=verdict))
+        self._put(replace(over, reason=said, files=judged.files, verdict=judged.verdict))
         if self.record.validity == "valid" and (trouble or judged.invalid):
             why = f"infrastructure: {stage.name}: {trouble}" if trouble else f"invalid: {judged.invalid}"
             self.record = replace(self.record, validity=why)

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +29,30 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def nightly(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, "--jobs", "1", *words], capture_output=True, text=True, check=False)
+    return subprocess.run([*COMMAND, "--jobs", "1", *words], capture_output=True, text=True, check=False, timeout=120)
 
 
-def begun(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, "--jobs", "1", *words],
+@contextmanager
+def under_way() -> Iterator[subprocess.Popen[str]]:
+    """A night whose second step of fuzz is running; the context waits until that is gone."""
+    os.mkfifo("here")
+    process = subprocess.Popen(
+        [*COMMAND, "--jobs", "1", "--budget", "10m"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    try:
+        with Path("here").open("rb", buffering=0) as pipe:
+            assert pipe.read(5) == b"ready"
+            yield process
+            assert is_gone(pipe.fileno()), "the step outlived its night"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:
+            Path("here").unlink()
 
 
 def ran() -> list[str]:
@@ -71,20 +86,14 @@ def test_a_night_leaves_its_record_and_a_page() -> None:
 
 
 def test_a_night_that_is_killed_goes_on_where_it_was() -> None:
-    os.mkfifo("here")
-    process = begun("--budget", "10m")
-    with Path("here").open("rb", buffering=0) as pipe:
-        assert pipe.read(5) == b"ready"
+    with under_way() as process:
         os.killpg(process.pid, signal.SIGKILL)
-        assert is_gone(pipe.fileno()), "the step outlived its night"
-    process.communicate()
     folder, night = the_night()
     assert night["ended"] is None
     assert [(stage["name"], stage["open"], stage["status"]) for stage in night["stages"]] == [
         ("suites", False, "done"),
         ("fuzz", True, "stopped"),
     ]
-    Path("here").unlink()
     done = nightly("--resume")
     assert done.returncode == 0, done.stderr
     assert ran() == [*WHOLE[:3], *WHOLE[2:]], "the step under way runs again, what was done does not"
@@ -96,21 +105,16 @@ def test_a_night_that_is_killed_goes_on_where_it_was() -> None:
 
 
 def test_ctrl_c_gives_130_and_a_folder_to_go_on_with() -> None:
-    os.mkfifo("here")
-    process = begun("--budget", "10m")
-    with Path("here").open("rb", buffering=0) as pipe:
-        assert pipe.read(5) == b"ready"
+    with under_way() as process:
         refused = nightly("--resume")
         os.killpg(process.pid, signal.SIGINT)
-        assert is_gone(pipe.fileno())
-    _, err = process.communicate()
+        _, err = process.communicate(timeout=60)
     folder, night = the_night()
     assert process.returncode == 130
     assert err == f"harness: interrupted; harness nightly --resume {folder} goes on\n"
     assert refused.returncode == 2
     assert refused.stderr == f"harness: got a night that is being run; expected one at a time; where: {folder}\n"
     assert night["ended"] is None
-    Path("here").unlink()
     assert nightly("--resume", str(folder)).returncode == 0
     assert ran() == [*WHOLE[:3], *WHOLE[2:]]
 

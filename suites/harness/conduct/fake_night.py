@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import cli, cli_nightly
 from harness.conduct import stages as real
 from harness.conduct.budget import Part
-from harness.conduct.record import FAILED, PASSED, SILENT, STOPPED, StageRecord
+from harness.conduct.record import FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.conduct.stages import Names
 from harness.conduct.turns import Judged, Stage, Step
 
@@ -67,7 +67,7 @@ def stage(
         return Step(command=words, leaves=(leaves,))
 
     def judge(record: StageRecord) -> Judged:
-        verdict = FAILED if 1 in record.codes else PASSED if record.codes else SILENT
+        verdict = FAILED if 1 in record.codes else PASSED if record.codes else UNDECIDED
         cut = ", cut" if record.status == STOPPED else ""
         return Judged(verdict=verdict, sentence=f"{len(record.codes)} steps of seed {seed}{cut}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.conduct.judge import judge_faults, judge_odds, judge_runs, judge_suites
-from harness.conduct.record import DONE, FAILED, PASSED, SILENT, STOPPED, UNDECIDED, StageRecord
+from harness.conduct.record import DONE, FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.matrix import result
 from harness.matrix.result import Matrix
 from suites.harness.matrix.test_result import CAUGHT, MISSED, QUIET, REWRITE, of
@@ -56,7 +56,7 @@ def suites(tmp_path: Path) -> Path:
         (
             said(code=3, problem="the run ended early"),
             STOPPED,
-            SILENT,
+            UNDECIDED,
             "30 tests of the baseline's 40 have a result, 0 of them gate",
             "",
         ),
@@ -86,7 +86,7 @@ def test_suites_that_cannot_be_compared(suites: Path) -> None:
 
 def test_suites_that_left_nothing(tmp_path: Path) -> None:
     found = judge_suites(tmp_path, record(status=STOPPED), diff=["never called"])
-    assert (found.verdict, found.files) == (SILENT, ())
+    assert (found.verdict, found.files) == (UNDECIDED, ())
 
 
 def wrote_run(folder: Path, name: str, outcome: str) -> None:
@@ -104,7 +104,7 @@ def wrote_run(folder: Path, name: str, outcome: str) -> None:
         (["HOLDS", "VIOLATED"], (), FAILED, "0 whole runs, 16 layouts; violated: p1"),
         (["HOLDS", "UNDECIDED"], (0, 3), UNDECIDED, "2 whole runs, 16 layouts; undecided: p1"),
         (["HOLDS", "VACUOUS"], (3,), UNDECIDED, "1 whole run, 16 layouts"),
-        (["HOLDS", "HOLDS"], (), SILENT, "0 whole runs, 16 layouts"),
+        (["HOLDS", "HOLDS"], (), UNDECIDED, "0 whole runs, 16 layouts"),
     ],
 )
 def test_runs(tmp_path: Path, outcomes: list[str], codes: tuple[int, ...], verdict: str, sentence: str) -> None:
@@ -151,7 +151,7 @@ def test_a_batch_that_was_stopped_is_not_counted(tmp_path: Path) -> None:
     wrote_batch(tmp_path / "faults", 1, of(CAUGHT).to_json())
     wrote_batch(tmp_path / "faults", 2, "a file of an earlier try")
     assert judge_faults(tmp_path, record(0), names=lambda: NAMES).verdict == PASSED
-    assert judge_faults(tmp_path, record(), names=lambda: NAMES).verdict == SILENT
+    assert judge_faults(tmp_path, record(), names=lambda: NAMES).verdict == UNDECIDED
 
 
 def test_odds_are_joined(tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_odds_are_joined(tmp_path: Path) -> None:
     assert judge_odds(tmp_path, record(0, 1)).verdict == FAILED
     data = json.loads((tmp_path / "odds.json").read_text(encoding="utf-8"))
     assert data == {"schema_version": 1, "profile": "ci", "odds": [{"fault": "a"}, {"fault": "b"}]}
-    assert judge_odds(tmp_path, record()).verdict == SILENT
+    assert judge_odds(tmp_path, record()).verdict == UNDECIDED
