@@ -6,6 +6,7 @@ is, packed and alone, and moves gradients only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,10 +28,15 @@ _INDEXER = "indexer"
 """What every parameter of an indexer has in its dotted name."""
 
 
+def of_indexer(names: Iterable[str]) -> set[str]:
+    """Those of some parameters that belong to an indexer, by their names."""
+    return {name for name in names if _INDEXER in name.split(".")}
+
+
 def _reaches_only_the_indexer(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     pack, leaves = case.pack(corpus), dict(subject.parameters())
-    of_indexer = {name for name in leaves if _INDEXER in name.split(".")}
-    if not of_indexer:
+    indexer = of_indexer(leaves)
+    if not indexer:
         return Verdict.vacuous("no parameter is named after an indexer")
     embeddings = subject.embeddings(pack).requires_grad_()
     kl = subject.observe(pack, embeddings=embeddings).sums["kl"]
@@ -43,10 +49,10 @@ def _reaches_only_the_indexer(subject: Subject, case: Case, corpus: Corpus) -> V
         tokens = tokens_of(torch.ones(pack.layout.total, dtype=torch.bool))
         what = "the KL term has a gradient at the embedding"
         tally.zeros(of_embeddings, tokens=tokens, depth=0, what=what, branch="gradient")
-    for name in grads.keys() - of_indexer:
+    for name in grads.keys() - indexer:
         what = "the KL term has a gradient at a parameter of another part"
         tally.bits(grads[name] + 0.0, torch.zeros_like(grads[name]), what=what, branch="gradient", layer=name)
-    if not tally.violated and not any(bool(grads[name].any()) for name in grads.keys() & of_indexer):
+    if not tally.violated and not any(bool(grads[name].any()) for name in grads.keys() & indexer):
         return Verdict.vacuous("no query has two rows to choose from: there is nothing to teach")
     return tally.verdict()
 
