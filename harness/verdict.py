@@ -24,7 +24,8 @@ class Verdict:
     """An outcome with what supports it.
 
     error is the largest error seen and bound the largest allowed, in the same unit; both None when nothing was
-    measured. reason explains VACUOUS and UNDECIDED.
+    measured. reason explains VACUOUS and UNDECIDED. by_depth: the largest error of the trunk and of each MTP depth,
+    where they were compared apart.
     """
 
     outcome: Outcome
@@ -32,6 +33,7 @@ class Verdict:
     bound: float | None = None
     witness: Witness | None = None
     reason: str = ""
+    by_depth: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.VIOLATED) != (self.witness is not None):
@@ -46,9 +48,9 @@ class Verdict:
             raise ValueError(f"got {self.outcome.value} without a reason; expected one; where: Verdict")
 
     @staticmethod
-    def holds(*, error: float, bound: float) -> Verdict:
+    def holds(*, error: float, bound: float, by_depth: tuple[float, ...] = ()) -> Verdict:
         """The property was put to the test and held."""
-        return Verdict(Outcome.HOLDS, error=error, bound=bound)
+        return Verdict(Outcome.HOLDS, error=error, bound=bound, by_depth=by_depth)
 
     @staticmethod
     def violated(witness: Witness, *, error: float | None = None, bound: float | None = None) -> Verdict:
@@ -78,6 +80,7 @@ class Verdict:
             "bound": _number_out(self.bound),
             "witness": None if self.witness is None else self.witness.to_json(),
             "reason": self.reason,
+            "by_depth": list(self.by_depth),
         }
 
     @staticmethod
@@ -89,6 +92,7 @@ class Verdict:
             bound=None if data["bound"] is None else float(data["bound"]),
             witness=None if data["witness"] is None else Witness.from_json(data["witness"]),
             reason=data["reason"],
+            by_depth=tuple(data["by_depth"]),
         )
 
 

@@ -36,6 +36,7 @@ class _Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     measured: tuple[float | None, float | None] = (None, None)
+    parts: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     suspect: str | None = None
     known: dict[Case, Verdict] = field(default_factory=dict)
@@ -51,6 +52,9 @@ class _Tally:
         self.counts[verdict.outcome] += 1
         self.seconds += seconds
         self.measured = worst([self.measured, (verdict.error, verdict.bound)])
+        for depth, error in enumerate(verdict.by_depth):
+            part = f"{case.dtype}, {f'MTP {depth}' if depth else 'trunk'}"
+            self.parts[part] = max(self.parts.get(part, 0.0), error)
         if verdict.reason and (verdict.reason in self.reasons or len(self.reasons) < _REASONS_KEPT):
             self.reasons[verdict.reason] += 1
         if verdict.witness is not None:
@@ -75,6 +79,7 @@ class _Tally:
             counts=counts,
             error=self.measured[0],
             bound=self.measured[1],
+            parts=dict(sorted(self.parts.items())),
             seconds=self.seconds,
             reasons=dict(self.reasons),
             strata=dict(sorted(self.met.items())),

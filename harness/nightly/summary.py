@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.baseline.outcomes import RED
@@ -16,7 +16,10 @@ from harness.verdict import Outcome
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """A property on one kind of configuration and one number of ranks ("csa@4"), with its largest error."""
+    """A property on one kind of configuration and one number of ranks ("csa@4"), with its largest error.
+
+    parts: the same by dtype and depth ("float64, MTP 1"), where depths were compared apart.
+    """
 
     property_name: str
     kind: str
@@ -24,6 +27,7 @@ class Measured:
     layouts: int
     error: float | None
     bound: float | None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def share(self) -> float | None:
@@ -80,8 +84,16 @@ class Summary:
             "validity": self.validity,
             "reasons": dict(self.reasons),
             "measured": [
-                [m.property_name, m.kind, m.outcome.value, m.layouts, number_to_json(m.error), number_to_json(m.bound)]
-                for m in self.measured
+                [
+                    one.property_name,
+                    one.kind,
+                    one.outcome.value,
+                    one.layouts,
+                    number_to_json(one.error),
+                    number_to_json(one.bound),
+                    {name: number_to_json(error) for name, error in one.parts.items()},
+                ]
+                for one in self.measured
             ],
             "strata": dict(self.strata),
             "wanted_strata": self.wanted_strata,
@@ -104,8 +116,9 @@ class Summary:
                     layouts=layouts,
                     error=number_from_json(error),
                     bound=number_from_json(bound),
+                    parts={part: float(of_part) for part, of_part in parts.items()},
                 )
-                for name, kind, outcome, layouts, error, bound in data["measured"]
+                for name, kind, outcome, layouts, error, bound, parts in data["measured"]
             ),
             unmet_strata=tuple(data["unmet_strata"]),
         )
@@ -148,4 +161,5 @@ def _measured(unit: UnitResult) -> Measured:
         layouts=unit.layouts,
         error=unit.error,
         bound=unit.bound,
+        parts=unit.parts,
     )

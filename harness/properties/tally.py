@@ -29,6 +29,7 @@ class Tally:
         self._bound = bound
         self._layout = layout
         self._error = 0.0
+        self._by_depth: dict[int, float] = {}
         self._witness: Witness | None = None
 
     @property
@@ -40,7 +41,9 @@ class Tally:
         """HOLDS with the largest error, or VIOLATED with the first witness."""
         if self._witness is not None:
             return Verdict.violated(self._witness)
-        return Verdict.holds(error=self._error, bound=self._bound)
+        depths = range(max(self._by_depth, default=-1) + 1)
+        by_depth = tuple(self._by_depth.get(depth, 0.0) for depth in depths)
+        return Verdict.holds(error=self._error, bound=self._bound, by_depth=by_depth)
 
     def rows(
         self,
@@ -59,7 +62,7 @@ class Tally:
         tokens [N]: the token that each row belongs to.
         """
         error = relative_error(got, expected, floor=floor)
-        self._error = max(self._error, error)
+        self._measured(error, depth=depth)
         if error <= self._bound:
             return
         worst = int(row_differences(got, expected).argmax())
@@ -109,7 +112,7 @@ class Tally:
     def scalar(self, got: Tensor, expected: Tensor, *, what: str, floor: float = 0.0, depth: int = 0) -> None:
         """Compare two scalars, relative to max(the expected magnitude, floor)."""
         error = relative_error(got.reshape(()), expected.reshape(()), floor=floor)
-        self._error = max(self._error, error)
+        self._measured(error, depth=depth)
         if error > self._bound:
             values = _worst_values(got.detach(), expected.detach())
             self.fail(what=what, branch="loss", magnitude=error, values=values, depth=depth)
@@ -139,6 +142,10 @@ class Tally:
                     depth=_depth_of(name),
                     values=(f"{one}", f"{other}"),
                 )
+
+    def _measured(self, error: float, *, depth: int) -> None:
+        self._error = max(self._error, error)
+        self._by_depth[depth] = max(self._by_depth.get(depth, 0.0), error)
 
     def gradients(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, floor: float, than: str) -> None:
         """Compare gradients by name, each relative to max(its own maximum, floor); the worst makes the witness."""

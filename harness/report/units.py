@@ -60,9 +60,10 @@ class Finding:
 class UnitResult:
     """What one property gave on one kind, on its ranks: a row of the run.
 
-    counts: layouts by outcome, shrinking not included. error, bound: of the layout that came nearest to its bound (or
-    went furthest past it), None if nothing was measured. reasons: why layouts were vacuous or undecided, with how many
-    of them. undecided: the first undecided case's token. strata: layouts by what they are instances of. findings: one
+    counts: layouts by outcome, shrinking not included. error, bound: of the layout that came nearest to its bound
+    (or went furthest past it), None if nothing was measured. parts: the largest error by dtype and depth ("float64,
+    MTP 1"), where depths were compared apart. reasons: why layouts were vacuous or undecided, with how many of
+    them. undecided: the first undecided case's token. strata: layouts by what they are instances of. findings: one
     an origin (trunk or MTP, branch), the first seen first.
     """
 
@@ -77,6 +78,7 @@ class UnitResult:
     undecided: str | None = None
     findings: tuple[Finding, ...] = ()
     strata: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -108,6 +110,7 @@ class UnitResult:
             "counts": counts_to_json(self.counts),
             "error": number_to_json(self.error),
             "bound": number_to_json(self.bound),
+            "parts": {name: number_to_json(error) for name, error in self.parts.items()},
             "seconds": round(self.seconds, 3),
             "reasons": dict(self.reasons),
             "undecided": self.undecided,
@@ -131,6 +134,8 @@ class UnitResult:
             undecided=data["undecided"],
             findings=tuple(Finding.from_json(finding) for finding in data["findings"]),
             strata=data["strata"],
+            # Older reports of this version have none.
+            parts={name: float(error) for name, error in data.get("parts", {}).items()},
         )
 
 

@@ -194,6 +194,13 @@ def test_the_largest_error_is_the_one_nearest_its_bound() -> None:
     assert (unit.error, unit.bound) == (5e-10, 1e-9)
 
 
+def test_errors_are_kept_by_dtype_and_depth() -> None:
+    errors = iter([(1e-12, 3e-12), (2e-12,), (0.0, 1e-12, 4e-12)])
+    unit = searched(lambda _: Verdict.holds(error=1e-11, bound=1e-9, by_depth=next(errors)), layouts=3)
+    assert unit.parts == {"float64, MTP 1": 3e-12, "float64, MTP 2": 4e-12, "float64, trunk": 2e-12}
+    assert UnitResult.from_json(unit.to_json()).parts == unit.parts
+
+
 def drawn(seed: int | None, *, profile: Profile = SMALL, kind: str = "dense", name: str = "p") -> list[str]:
     """The tokens of all cases that a search checks."""
     tokens: list[str] = []

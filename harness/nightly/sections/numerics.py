@@ -29,7 +29,7 @@ def numerics_section(view: View, found: Findings) -> Section | None:
             if found.drifts
             else "; none drifts."
         )
-    blocks: list[Block] = [_heat(view)]
+    blocks: list[Block] = [_heat(view), *_heat_by_part(view)]
     if found.drifts:
         blocks.append(rise_table("Errors that rise against their bounds", found.drifts, share))
     if len(view.counted) > 1 and nearest is not None:
@@ -61,6 +61,34 @@ def _heat(view: View) -> Table:
         ],
         grid=True,
     )
+
+
+def _heat_by_part(view: View) -> list[Block]:
+    """What is compared depth by depth: property, dtype and depth by kinds and ranks."""
+    measured = [one for one in view.summary.measured if one.parts and one.bound]
+    if not measured:
+        return []
+    kinds = sorted({one.kind for one in measured}, key=lambda kind: (kind.partition("@")[2], kind))
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    for one in measured:
+        assert one.bound is not None
+        for part, error in one.parts.items():
+            rows.setdefault((one.property_name, part), {})[one.kind] = error / one.bound
+    return [
+        Table(
+            caption="The same by dtype and depth, where depths are compared apart",
+            columns=("property", "dtype, depth", *kinds),
+            rows=[
+                [Cell(name, code=True), Cell(part), *(_part(shares.get(kind)) for kind in kinds)]
+                for (name, part), shares in rows.items()
+            ],
+            grid=True,
+        )
+    ]
+
+
+def _part(value: float | None) -> Cell:
+    return Cell("") if value is None else Cell(share(value), tone=_tone(value), value=value)
 
 
 def _cell(one: Measured | None, before: Measured | None) -> Cell:

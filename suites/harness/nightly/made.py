@@ -165,8 +165,9 @@ def _ranked_units(number: int) -> list[UnitResult]:
             kind=f"{kind}@{ranks}",
             outcome=Outcome.HOLDS,
             counts={Outcome.HOLDS: 75},
-            error=_ranked_error(name, kind, ranks, number),
+            error=(error := _ranked_error(name, kind, ranks, number)),
             bound=0.0 if name == "no_rank_waits" else 1e-9,
+            parts={"float64, MTP 1": error, "float64, trunk": error / 100} if name != "no_rank_waits" else {},
             seconds=20.0,
             strata={"cut inside a window": 40},
         )

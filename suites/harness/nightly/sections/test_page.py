@@ -113,6 +113,12 @@ def test_the_drift_is_told_with_how_much(told: Page) -> None:
     assert row(heat, "cp_matches_one_rank")[columns.index("csa@4")].tone == "h9"
     assert row(heat, VIOLATED)[columns.index("csa")].tone == "bad"
     assert row(heat, VIOLATED)[columns.index("csa@4")].text == ""
+    by_depth = table(numerics, "The same by dtype and depth")
+    column = list(by_depth.columns).index("csa@4")
+    assert [(cells[1].text, cells[column].tone) for cells in by_depth.rows] == [
+        ("float64, MTP 1", "h9"),
+        ("float64, trunk", "h7"),
+    ]
 
 
 def test_durations_name_the_slowest_twenty_and_what_slows_down(told: Page) -> None:
