@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 ENOUGH = 3
 """Cases that a property decides on before it is said not to catch a fault that another one has to catch."""
 
-ENOUGH_OF_HEALTHY = 12
+ENOUGH_OF_HEALTHY = 4
+"""At each place: a kind, on each number of ranks."""
 
 _TRIES = 3
 """Cases tried for one that a property can decide on."""
@@ -188,9 +189,13 @@ def _is_active(work: Work, fault: Fault, tallies: dict[str, _Tally]) -> bool:
 
 
 def _on_trained_packs(work: Work, fault: Fault, place: Place) -> Parity:
-    """The parity that sees most, of the packs that people train on."""
-    found = [_parity(work, fault, case) for case in trained_cases(place, work.corpus)]
-    return max(found, key=lambda parity: (parity.sees, parity.loss))
+    """The first parity that sees it on the packs that people train on, else the one that comes nearest."""
+    found: list[Parity] = []
+    for case in trained_cases(place, work.corpus):
+        found.append(_parity(work, fault, case))
+        if found[-1].sees:
+            return found[-1]
+    return max(found, key=lambda parity: parity.loss)
 
 
 def _parity(work: Work, fault: Fault, case: Case) -> Parity:
