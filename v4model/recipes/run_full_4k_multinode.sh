@@ -9,44 +9,45 @@ set -euo pipefail
 set -f # no setting is a file pattern
 
 # use: `launch` is this script's; `train` is an option of `v4model train` of the same name; `wish` is one that is left
-# out, with a line that says so, where `v4model train` does not offer it. A dash is an empty default.
+# out, with a line that says so, where `v4model train` does not offer it. kind: choices, or a name that check_kinds
+# knows. A dash is an empty default.
 settings='
-name              launch  text    4k-bshd   of the run: its rendezvous, and its folder under reports/
-nnodes            launch  count   3         nodes
-node_rank         launch  number  0         which node this is, from 0
-gpus_per_node     launch  count   8         processes a node, one a GPU
-master_addr       launch  text    -         host of node 0; more than one node need this or rdzv_endpoint
-master_port       launch  count   29500     its port
-rdzv_endpoint     launch  text    -         HOST:PORT of a c10d rendezvous; nodes then number themselves
-nccl_interface    launch  text    -         network interface of NCCL and gloo, such as eth0
-python            launch  text    -         interpreter; else .venv beside the package, else python3
-packs_per_replica launch  count   8         packs a step that each data-parallel replica runs
-data              launch  text    -         .json (Alpaca), .jsonl (chat) or a datasets folder; else built-in text
-pp                train   count   3         pipeline stages
-cp                train   count   1         context-parallel ranks
-ep                train   count   8         ranks that the experts are spread over
-offload           wish    share   1.0       share of the optimizer that lives on the host, 0 to 1
-recompute         wish    switch  on        compute activations again in the backward pass
-preset            train   text    flash     tiny, three_kinds, flash or pro
-config            train   text    -         a released config.json instead of a preset
-set               train   words   -         FIELD=VALUE of the configuration, several with blanks between
-window            train   count   4096      tokens of a pack
-mode              train   text    padded    padded (BSHD), best-fit or sequential (THD)
-tokenizer         train   text    v4        v4, bytes, or a tokenizer.json
-cache             train   text    -         folder that keeps packs
-steps             train   count   1000      steps of the whole run
-lr                train   text    3e-4      learning rate
-warmup            train   number  100       steps until it is reached
-decay             train   text    -         step at which a cosine has brought it to a tenth
-weight_decay      train   text    0.1       of matrices
-clip              train   text    1.0       largest norm of a gradient; 0 for any
-dtype             train   text    bfloat16  float64, float32 or bfloat16
-seed              train   number  0         of the weights, and of the order of packs
-device            train   text    cuda      cpu or cuda
-output            train   text    -         folder of the run; else reports/NAME
-save_every        train   text    -         steps between checkpoints; the last step is always saved
-resume            train   switch  off       go on from the newest checkpoint of the folder
-preflight         train   switch  on        prove isolation on the first pack before step 1
+name              launch text                       4k-bshd  of the run: its rendezvous, and its folder under reports/
+nnodes            launch count                      3        nodes
+node_rank         launch number                     0        which node this is, from 0
+gpus_per_node     launch count                      8        processes a node, one a GPU
+master_addr       launch text                       -        host of node 0; several nodes need it, or rdzv_endpoint
+master_port       launch count                      29500    its port
+rdzv_endpoint     launch text                       -        HOST:PORT of a c10d rendezvous; nodes get numbers there
+nccl_interface    launch text                       -        network interface of NCCL and gloo, such as eth0
+python            launch text                       -        interpreter; else .venv beside the package, else python3
+packs_per_replica launch count                      8        packs a step that each data-parallel replica runs
+data              launch text                       -        .json (Alpaca), .jsonl (chat), datasets folder; else built-in text
+pp                train  count                      3        pipeline stages
+cp                train  count                      1        context-parallel ranks
+ep                train  count                      8        ranks that the experts are spread over
+offload           wish   share                      1.0      share of the optimizer that lives on the host, 0 to 1
+recompute         wish   on|off                     on       compute activations again in the backward pass
+preset            train  text                       flash    tiny, three_kinds, flash or pro
+config            train  text                       -        a released config.json instead of a preset
+set               train  words                      -        FIELD=VALUE of the configuration, blanks between several
+window            train  count                      4096     tokens of a pack
+mode              train  padded|best-fit|sequential padded   one sample a row (BSHD), or packed (THD)
+tokenizer         train  text                       v4       v4, bytes, or a tokenizer.json
+cache             train  text                       -        folder that keeps packs
+steps             train  count                      1000     steps of the whole run
+lr                train  float                      3e-4     learning rate
+warmup            train  number                     100      steps until it is reached
+decay             train  count?                     -        step at which a cosine has brought it to a tenth
+weight_decay      train  float                      0.1      of matrices
+clip              train  float                      1.0      largest norm of a gradient; 0 for any
+dtype             train  float64|float32|bfloat16   bfloat16 of weights and products
+seed              train  number                     0        of the weights, and of the order of packs
+device            train  cpu|cuda                   cuda     what the ranks compute on
+output            train  text                       -        folder of the run; else reports/NAME
+save_every        train  count?                     -        steps between checkpoints; the last one is always saved
+resume            train  on|off                     off      go on from the newest checkpoint of the folder
+preflight         train  on|off                     on       prove isolation on the first pack before step 1
 '
 
 # The same path on one CPU process in seconds.
@@ -68,12 +69,12 @@ missing() { # what, as one sentence
 
 # What follows from the settings: how many replicas the ranks leave room for, and how many packs those run a step.
 derive() {
-    local cut=$((value[cp] * value[pp]))
-    value[world]=$((value[nnodes] * value[gpus_per_node]))
-    ((value[world] % cut == 0)) ||
-        refuse "${value[world]} ranks (${value[nnodes]} nodes of ${value[gpus_per_node]})" "a multiple of cp * pp = $cut" \
+    local cut=$((value[cp] * value[pp])) world=$((value[nnodes] * value[gpus_per_node]))
+    value[world]=$world
+    ((world % cut == 0)) ||
+        refuse "$world ranks (${value[nnodes]} nodes of ${value[gpus_per_node]})" "a multiple of cp * pp = $cut" \
             "nnodes, gpus_per_node, cp ${value[cp]} of ${origin[cp]}, pp ${value[pp]} of ${origin[pp]}"
-    value[dp]=$((value[world] / cut))
+    value[dp]=$((world / cut))
     local stage=$((value[dp] * value[cp]))
     ((stage % value[ep] == 0)) || refuse "ep ${value[ep]}" "a divisor of dp * cp = $stage" "${origin[ep]}"
     ((value[node_rank] < value[nnodes])) ||
@@ -102,7 +103,8 @@ ask_library() {
     # Which GPUs a machine has is asked where they are used.
     [[ -n $is_dry || ${value[device]} != cuda ]] || question+=(--gpus "${value[gpus_per_node]}")
     answers=$("${environment[@]}" "${value[python]}" -m v4model.recipes.probe "${question[@]}" 2>&1) ||
-        refuse "${value[python]} that cannot ask v4model (${answers##*$'\n'})" "Python with v4pack installed" "--python, V4_PYTHON"
+        refuse "${value[python]} that cannot ask v4model (${answers##*$'\n'})" "Python with v4pack installed" \
+            "--python, V4_PYTHON"
     while IFS='=' read -r fact answer; do
         if [[ $fact == [a-z]*.* ]]; then
             offers[$fact]=$answer
@@ -154,12 +156,12 @@ build_train() {
     for key in "${keys[@]}"; do
         [[ ${use[$key]} != launch && -n ${value[$key]} ]] || continue
         option=$(option_of "$key")
-        if [[ ${kind[$key]}=${value[$key]} =~ ^(switch=off|share=[0.]+)$ ]]; then
+        if [[ ${kind[$key]}=${value[$key]} =~ ^('on|off=off'|share=[0.]+)$ ]]; then
             [[ -z ${offers[option.no-${option#--}]-} ]] || train+=("--no-${option#--}")
         elif [[ -z ${offers[option.${option#--}]-} ]]; then
             [[ ${use[$key]} == wish ]] || refuse "$key" "an option that v4model train offers" "$root/v4model"
             off "$key" "v4model train does not offer $option"
-        elif [[ ${kind[$key]} == switch ]]; then
+        elif [[ ${kind[$key]} == 'on|off' ]]; then
             train+=("$option")
         elif [[ ${kind[$key]} == words ]]; then
             for word in ${value[$key]}; do

@@ -46,9 +46,11 @@ print_help() {
     echo
     echo "A setting comes from the recipe, then --smoke, then the environment, then the command line."
     echo
-    local key
+    local key choices
     for key in "${keys[@]}"; do
-        printf '  %-20s V4_%-18s %s [%s]\n' "$(option_of "$key")" "${key^^}" "${help[$key]}" "${value[$key]}"
+        choices=''
+        [[ ${kind[$key]} != *\|* ]] || choices=" (${kind[$key]//|/, })"
+        printf '  %-20s V4_%-18s %s [%s]\n' "$(option_of "$key")" "${key^^}" "${help[$key]}$choices" "${value[$key]}"
     done
     echo
     echo "Exit codes: torchrun's; 2 when a setting is wrong or something is missing."
@@ -106,9 +108,11 @@ check_kinds() {
         count) pattern='^[1-9][0-9]{0,8}$' expected='a whole number from 1' ;;
         number) pattern='^(0|[1-9][0-9]{0,8})$' expected='a whole number from 0' ;;
         share) pattern='^(0(\.[0-9]+)?|1(\.0+)?)$' expected='a number from 0 to 1' ;;
-        switch) pattern='^(on|off)$' expected='on or off' ;;
+        count\?) pattern='^([1-9][0-9]{0,8})?$' expected='a whole number from 1, or nothing' ;;
+        float) pattern='^[0-9]*\.?[0-9]+(e-?[0-9]+)?$' expected='a number from 0, such as 3e-4' ;;
         words) pattern='^( *[a-z_0-9]+=[^ ]+)* *$' expected='FIELD=VALUE, several with blanks between' ;;
-        text) pattern='' expected='' ;;
+        text) continue ;;
+        *) pattern="^(${kind[$key]})$" expected="one of ${kind[$key]//|/, }" ;;
         esac
         [[ ${value[$key]} =~ $pattern ]] || refuse "$key '${value[$key]}'" "$expected" "${origin[$key]}"
     done

@@ -118,6 +118,7 @@ def test_help_lists_every_setting_with_the_default_of_the_recipe() -> None:
         assert f"--{key.replace('_', '-')} " in done.out
         assert f"V4_{key.upper()} " in done.out
     assert "tokens of a pack [131072]" in done.out
+    assert "(padded, best-fit, sequential) [best-fit]" in done.out
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,11 @@ def test_help_lists_every_setting_with_the_default_of_the_recipe() -> None:
         (["--node-rank", "3"], "got node_rank 3; expected less than the 3 nodes; where: --node-rank"),
         (["--window", "0"], "got window '0'; expected a whole number from 1; where: --window"),
         (["--offload", "1.5"], "got offload '1.5'; expected a number from 0 to 1; where: --offload"),
-        (["--resume", "yes"], "got resume 'yes'; expected on or off; where: --resume"),
+        (["--resume", "yes"], "got resume 'yes'; expected one of on, off; where: --resume"),
+        (["--mode", "bshd"], "got mode 'bshd'; expected one of padded, best-fit, sequential; where: --mode"),
+        (["--dtype", "float"], "got dtype 'float'; expected one of float64, float32, bfloat16; where: --dtype"),
+        (["--lr", "-1"], "got lr '-1'; expected a number from 0, such as 3e-4; where: --lr"),
+        (["--decay", "0"], "got decay '0'; expected a whole number from 1, or nothing; where: --decay"),
         (["--set", "index_topk"], "got set 'index_topk'; expected FIELD=VALUE"),
         (["--set", "index_top=1"], "got field 'index_top'; expected a field of V4Config; where: --set"),
         (["--preset", "big"], "got preset 'big'; expected one of tiny, three_kinds, flash, pro"),
