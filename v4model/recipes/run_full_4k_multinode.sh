@@ -22,7 +22,7 @@ rdzv_endpoint     launch text                       -        HOST:PORT of a c10d
 nccl_interface    launch text                       -        network interface of NCCL and gloo, such as eth0
 python            launch text                       -        interpreter; else .venv beside the package, else python3
 packs_per_replica launch count                      8        packs a step that each data-parallel replica runs
-data              launch text                       -        .json (Alpaca), .jsonl (chat), datasets folder; else built-in text
+data              launch text                       -        Alpaca .json, chat .jsonl, datasets folder; else built-in text
 pp                train  count                      3        pipeline stages
 cp                train  count                      1        context-parallel ranks
 ep                train  count                      8        ranks that the experts are spread over
