@@ -1,0 +1,1 @@
+"""The recipes as scripts, and what they ask of the library."""
