@@ -27,6 +27,8 @@ def faults_section(view: View) -> Section | None:
         rows = faults["rows"]
         bad = [row["name"] for row in rows if CAUGHT.get(row["verdict"], 1) == 2]
         leads.append(_lead(rows, bad))
+        if faults.get("parity_line"):
+            leads.append(faults["parity_line"].capitalize())
         blocks.append(_matrix(faults))
         if faults.get("absent"):
             blocks.append(_absent(faults["absent"]))
@@ -54,11 +56,11 @@ _VERDICTS = {0: "good", 1: "warn", 2: "bad"}
 
 
 def _matrix(faults: Mapping[str, Any]) -> Table:
-    names = list(faults["properties"])
+    names = [name for name in faults["properties"] if any(name in row["cells"] for row in faults["rows"])]
     return Table(
         caption="Layouts that violate a property, of those that were asked, with each fault planted "
         "(framed: the property that is to catch it; blank was not asked)",
-        columns=("fault", "title", "verdict", "gradient sees it", *names),
+        columns=("fault", "title", "verdict", "loss parity sees it", *names),
         rows=[_row(row, names) for row in sorted(faults["rows"], key=lambda row: -CAUGHT.get(row["verdict"], 1))],
         grid=True,
         left=frozenset({0, 1, 2}),
@@ -69,7 +71,7 @@ def _row(row: Mapping[str, Any], names: list[str]) -> list[Cell]:
     parity = row.get("parity")
     sees = Cell("")
     if parity:
-        title = f"loss differs by {parity['loss']}, cosine of the gradients {parity['cosine']}"
+        title = f"loss differs by {parity['loss']}, cosine of the output {parity['cosine']}"
         sees = Cell("yes" if parity["sees"] else "no", tone="" if parity["sees"] else "mute", title=title)
     verdict = row["verdict"]
     return [
