@@ -28,9 +28,9 @@ GRADIENT_FLOOR_SHARE = 1e-3
 # size: the plain NumPy reading against the model, both float64, same formula.
 ORACLE_F64 = 1e-10
 
-# A slope by central differences in float64 against a gradient, relative to the size of its parts: at a step of 1e-6 of
-# the parameters rounding of the sums (1e-16 of a few hundred) leaves 1e-7, and a few of 100,000 activations that cross
-# a kink 1e-5. A wrong gradient of one tensor among a hundred leaves a tenth of its own error.
+# A slope to one side, by a difference in float64, against a gradient, relative to the size of its parts: at a step of
+# 1e-6 of the parameters rounding of the sums (1e-16 of a few hundred) leaves 1e-8 and curvature 1e-6 to 1e-5. A wrong
+# gradient of one tensor among a hundred leaves a tenth of its own error.
 DIFFERENCES_F64 = 1e-4
 
 
