@@ -44,21 +44,21 @@ def _sees_only_its_sample(subject: Subject, case: Case, corpus: Corpus) -> Verdi
     choose = draw(case, "isolation")
     group = rows_of_samples(layout, some_samples(layout.num_samples, choose))
     rest = layout.real & ~group
+    nan = nan_embeddings(pack, finder.influence.embeddings)
+    large = large_embeddings(case, pack, finder.influence.embeddings)
     # Ids reach everything: lookup, hash router, labels. NaN also shows what is only multiplied by 0, unless a
-    # comparison swallows it, which large numbers pass. One side is asked by ids and the other by embeddings, and one by
-    # gradients: more cases find more than more questions a case.
-    embeddings = finder.influence.embeddings
-    poison = choose.choice([nan_embeddings(pack, embeddings), large_embeddings(case, pack, embeddings)])
-    sides = choose.sample([group, rest], 2)
-    return _first(_neighbours_seen(finder, list(zip((finder.ids, poison), sides, strict=True)), choose.choice(sides)))
+    # comparison swallows it, which large numbers pass.
+    plan = [(finder.ids, group), (finder.ids, rest), (nan, group), (choose.choice([nan, large]), rest)]
+    return _first(_neighbours_seen(finder, plan, (group, rest)))
 
 
 def _neighbours_seen(
-    finder: Finder, plan: Sequence[tuple[Manner, Tensor]], readers: Tensor
+    finder: Finder, plan: Sequence[tuple[Manner, Tensor]], groups: Sequence[Tensor]
 ) -> Iterator[Witness | None]:
     for manner, marked in plan:
         yield finder.by_perturbing(manner, marked, watched=_always(~marked))
-    yield finder.by_gradient([readers] * finder.num_depths, forbidden=~readers)
+    for group in groups:
+        yield finder.by_gradient([group] * finder.num_depths, forbidden=~group)
 
 
 def _always(rows: Tensor) -> Callable[[int, str], Tensor]:

@@ -44,7 +44,7 @@ CASES = {
     "C3": (SAMPLE, "csa/5.12/s0", "sample 1 reads sample 0"),
     "C7": (FUTURE, "hca/3.17/s1", "sample 1 reads its own future"),
     "C16": (FUTURE, "csa/1.7/s0", "sample 1 reads its own future"),
-    "D1": (SAMPLE, "dense/3.4.2/s0", "sample 0 reads sample 1"),
+    "D1": (SAMPLE, "dense/3.4.2/s0", "sample 1 reads sample 2"),
     "E3": (CP, "csa@4/24/s1", "sample 0 is computed otherwise"),
     "E5": (CP, "dense@4/16/s1", "sample 0 misses its own rows"),
 }

@@ -27,7 +27,7 @@ SPELLINGS = "every_spelling_names_the_same_samples"
 ONCE = "text_is_tokenised_once"
 REFUSED = "nothing_supervised_is_refused"
 CACHE = "cache_gives_what_was_asked"
-OF_DATA = [prop.name for prop in properties() if prop.observed]
+OF_DATA = [prop.name for prop in properties() if prop.looks_at == "data"]
 
 CASE = Case.from_token("all/5.40.9+60/s3")
 
