@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from v4model import cli_train
+from v4model import cli_compare, cli_ladder, cli_plan, cli_train
+from v4model.cli_options import PathArgument, TokenizerOption
 from v4model.console import exit_with, run_app
 from v4model.errors import DataError, V4Error
 
@@ -22,7 +23,7 @@ SCHEMA = 1
 
 app = typer.Typer(
     name="v4model",
-    help="The packed DeepSeek-V4 model: its training data, and its training.",
+    help="The packed DeepSeek-V4 model: its training data, its training, and what that needs.",
     epilog="Exit codes: 0 done; 2 the input or the usage is wrong.",
     add_completion=False,
     no_args_is_help=True,
@@ -31,17 +32,9 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="From instruction data to packs.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
-cli_train.add_to(app)
+for command in (cli_train, cli_plan, cli_ladder, cli_compare):
+    command.add_to(app)
 
-PathArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="PATH",
-        help="Alpaca .json, chat .jsonl or a Hugging Face datasets folder; built-in text by default.",
-        show_default=False,
-    ),
-]
-TokenizerOption = Annotated[str, typer.Option(metavar="NAME", help="v4, bytes, or a path to any tokenizer.json.")]
 ModeOption = Annotated[str, typer.Option(metavar="NAME", help="best-fit, sequential or padded (BSHD).")]
 AlignOption = Annotated[int, typer.Option(help="Make every sample's slot a multiple of so many tokens.")]
 RanksOption = Annotated[int, typer.Option(help="Context-parallel ranks; rows are padded to a multiple of them.")]

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from v4model.cli_options import (
+    ChangeOption,
+    ConfigOption,
+    DtypeOption,
+    PathArgument,
+    PresetOption,
+    RecomputeOption,
+    TokenizerOption,
+    chosen_config,
+)
 from v4model.console import INTERRUPTED, progress
 from v4model.errors import ConfigError
 
@@ -32,29 +42,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def train_command(
-    path: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Alpaca .json, chat .jsonl or a Hugging Face datasets folder; built-in text by default.",
-            show_default=False,
-        ),
-    ] = None,
+    path: PathArgument = None,
     *,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="tiny, three_kinds, flash or pro.")] = "tiny",
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A released config.json instead of a preset.", show_default=False),
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the configuration; may be repeated."),
-    ] = None,
+    preset: PresetOption = "tiny",
+    config: ConfigOption = None,
+    change: ChangeOption = None,
     window: Annotated[int, typer.Option(min=2, help="Tokens of a pack.")] = 512,
     mode: Annotated[
         str, typer.Option(metavar="NAME", help="best-fit or sequential (THD), or padded (BSHD).")
     ] = "best-fit",
-    tokenizer: Annotated[str, typer.Option(metavar="NAME", help="v4, bytes, or a path to any tokenizer.json.")] = "v4",
+    tokenizer: TokenizerOption = "v4",
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep packs there and read them again.", show_default=False)
     ] = None,
@@ -67,8 +64,9 @@ def train_command(
     ] = None,
     weight_decay: Annotated[float, typer.Option(help="Of matrices.")] = 0.1,
     clip: Annotated[float, typer.Option(help="Largest norm of a gradient; 0 for any.")] = 1.0,
-    dtype: Annotated[str, typer.Option(metavar="NAME", help="float64, float32 or bfloat16.")] = "float32",
+    dtype: DtypeOption = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Of the weights, and of the order of packs.")] = 0,
+    recompute: RecomputeOption = False,
     cp: Annotated[int, typer.Option(min=1, help="Context-parallel ranks.")] = 1,
     ep: Annotated[int, typer.Option(min=1, help="Ranks that the experts are spread over.")] = 1,
     pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
@@ -79,21 +77,20 @@ def train_command(
     save_every: Annotated[
         int | None, typer.Option(min=1, help="Steps between checkpoints; the last step is always saved.")
     ] = None,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints/--no-checkpoints", help="Save what a run needs to go on.")
+    ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of the folder.")] = False,
     preflight: Annotated[
         bool, typer.Option("--preflight/--no-preflight", help="Prove isolation on the first pack before step 1.")
     ] = True,
 ) -> None:
     """Train on packs of whole samples; under torchrun, on as many ranks as it starts."""
-    from v4model import presets
-    from v4model.changes import with_changes
-    from v4model.config import V4Config
     from v4model.data import Recipe
     from v4model.train.settings import TrainSettings
 
-    model = presets.named(preset) if config is None else V4Config.from_hf(config)
     settings = TrainSettings(
-        config=with_changes(model, _changes(change or []), where="--set"),
+        config=chosen_config(preset, config, change),
         steps=steps,
         packs_per_step=packs,
         learning_rate=lr,
@@ -103,6 +100,7 @@ def train_command(
         clip_norm=clip or None,
         dtype=dtype,
         seed=seed,
+        recompute=recompute,
         mesh=_mesh(cp=cp, ep=ep, pp=pp),
     )
     recipe = Recipe(
@@ -120,6 +118,7 @@ def train_command(
             inputs,
             device=own_device,
             output=output,
+            checkpoints=output / "checkpoints" if checkpoints else None,
             save_every=save_every,
             resume=resume,
             preflight=preflight,
@@ -155,6 +154,7 @@ def _run(
     *,
     device: str,
     output: Path,
+    checkpoints: Path | None,
     save_every: int | None,
     resume: bool,
     preflight: bool,
@@ -170,7 +170,7 @@ def _run(
     feed = Feed(data, settings.config, settings.packs_per_step, replicas=settings.mesh.dp)
     files = RunFiles(
         log=output / "log.jsonl",
-        checkpoints=output / "checkpoints",
+        checkpoints=checkpoints,
         save_every=save_every,
         about={
             "config": repr(settings.config),
@@ -204,16 +204,6 @@ def _run(
 
 def _nothing() -> None:
     pass
-
-
-def _changes(texts: list[str]) -> dict[str, str]:
-    changes = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise ConfigError(got=text, expected="FIELD=VALUE", where="--set")
-        changes[name] = value
-    return changes
 
 
 def _mesh(*, cp: int, ep: int, pp: int) -> Mesh:

@@ -36,6 +36,8 @@ class PackContext:
     visibility: Visibility
     """Of this rank's queries."""
     dtype: torch.dtype
+    recompute: bool
+    """Whether blocks drop their intermediate values and compute them again in the backward pass."""
     tokens: Tensor
     """[n] int64."""
     ahead_tokens: Tensor
@@ -100,7 +102,15 @@ class Inputs:
     q_latent: Tensor
 
 
-def context_of(pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device) -> PackContext:
+def context_of(
+    pack: Pack,
+    *,
+    config: V4Config,
+    ranks: Ranks,
+    dtype: torch.dtype,
+    device: torch.device,
+    recompute: bool = False,
+) -> PackContext:
     """The context of this rank, from the whole pack.
 
     Raises:
@@ -122,6 +132,7 @@ def context_of(pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype
         ranks=ranks,
         visibility=visibility.part(plan.start, plan.end),
         dtype=dtype,
+        recompute=recompute,
         tokens=tokens[own].to(device),
         ahead_tokens=tokens[ahead].to(device),
         ahead_supervised=F.pad(pack.supervised, (0, padding))[ahead].to(device),

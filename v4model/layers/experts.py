@@ -11,6 +11,7 @@ from v4model.exchange import Exchange
 from v4model.layers.projections import Projection
 from v4model.layers.router import Routing
 from v4model.layers.share import Share
+from v4model.ops.blocks import by_blocks
 from v4model.ops.swiglu import clamped_swiglu
 
 
@@ -29,14 +30,20 @@ class Experts(nn.Module):
         self.gate_up_proj = nn.Parameter(torch.empty(len(self.held), 2 * width, hidden, dtype=dtype))
         self.down_proj = nn.Parameter(torch.empty(len(self.held), hidden, width, dtype=dtype))
 
-    def forward(self, x: Tensor, routing: Routing, *, ranks: Exchange) -> Tensor:
+    def forward(self, x: Tensor, routing: Routing, *, ranks: Exchange, recompute: bool = False) -> Tensor:
         """x [n, D] -> the chosen experts' outputs, weighted and added [n, D]."""
         if ranks.ranks > 1:
             return self._on_their_ranks(x, routing, ranks=ranks)
-        if self.fixed_shape:
-            return self._all_on_every_token(x, routing)
+
+        def here(x: Tensor, experts: Tensor, weights: Tensor, affinity: Tensor) -> tuple[Tensor]:
+            routing = Routing(experts, weights, affinity)
+            return (self._all_on_every_token(x, routing) if self.fixed_shape else self._chosen_here(x, routing),)
+
+        return by_blocks(here, x, routing.experts, routing.weights, routing.affinity, recompute=recompute)[0]
+
+    def _chosen_here(self, x: Tensor, routing: Routing) -> Tensor:
         token = torch.arange(x.shape[0], device=x.device)[:, None].expand_as(routing.experts).flatten()
-        out = self._each_on_its_own(x[token], routing.experts.flatten(), first=0, count=self.num_experts)
+        out = self._each_on_its_own(x[token], routing.experts.flatten(), first=0)
         return _add_weighted(out, token, routing.weights.flatten(), num_tokens=x.shape[0])
 
     def _all_on_every_token(self, x: Tensor, routing: Routing) -> Tensor:
@@ -47,17 +54,17 @@ class Experts(nn.Module):
         chosen = out[torch.arange(x.shape[0], device=x.device)[:, None], routing.experts]
         return (routing.weights.to(x.dtype)[:, None, :] @ chosen)[:, 0]
 
-    def _each_on_its_own(self, x: Tensor, expert: Tensor, *, first: int, count: int) -> Tensor:
-        """Row i of x [N, D] through expert[i], one of [first, first + count) -> [N, D]."""
-        out = torch.zeros_like(x)
+    def _each_on_its_own(self, x: Tensor, expert: Tensor, *, first: int) -> Tensor:
+        """Row i of x [N, D] through expert[i], of those held, the first of which is `first` -> [N, D]."""
+        order = torch.argsort(expert, stable=True)
+        counts = torch.bincount(expert - first, minlength=len(self.held)).tolist()
+        done = []
         # Experts without a token run on an empty batch: their parameters keep a gradient edge.
-        for number in range(first, first + count):
-            rows = (expert == number).nonzero()[:, 0]
-            held = number - self.held.start
-            gate, up = F.linear(x[rows], self.gate_up_proj[held]).chunk(2, dim=-1)
-            done = F.linear(clamped_swiglu(gate, up, limit=self.limit), self.down_proj[held])
-            out = out.index_copy(0, rows, done)
-        return out
+        weights = zip(self.gate_up_proj.unbind(), self.down_proj.unbind(), strict=True)
+        for rows, (gate_up_proj, down_proj) in zip(x[order].split(counts), weights, strict=True):
+            gate, up = F.linear(rows, gate_up_proj).chunk(2, dim=-1)
+            done.append(F.linear(clamped_swiglu(gate, up, limit=self.limit), down_proj))
+        return torch.cat(done)[torch.argsort(order)]
 
     def _on_their_ranks(self, x: Tensor, routing: Routing, *, ranks: Exchange) -> Tensor:
         run = self.num_experts // ranks.ranks
@@ -69,7 +76,7 @@ class Experts(nn.Module):
         there, back = sends.tolist(), receives.tolist()
         theirs = ranks.swap_rows(x[token], sends=there, receives=back, where=self.name)
         their_expert = ranks.swap_rows(expert, sends=there, receives=back, where=self.name)
-        out = self._each_on_its_own(theirs, their_expert, first=ranks.rank * run, count=run)
+        out = self._each_on_its_own(theirs, their_expert, first=self.held.start)
         out = ranks.swap_rows(out, sends=back, receives=there, where=self.name)
         return _add_weighted(out, token, routing.weights.flatten()[order], num_tokens=x.shape[0])
 

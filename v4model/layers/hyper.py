@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from v4model.config import V4Config
+from v4model.ops.blocks import by_blocks
 from v4model.ops.norm import rms_norm
 from v4model.ops.precision import wide, wide_dtype
 from v4model.ops.sinkhorn import sinkhorn
@@ -24,8 +25,12 @@ class HyperConnection(nn.Module):
         self.base = nn.Parameter(torch.empty(rows, dtype=wide_dtype(dtype)))
         self.scale = nn.Parameter(torch.empty(3, dtype=wide_dtype(dtype)))
 
-    def forward(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, streams: Tensor, *, recompute: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """streams [T, K, D] -> collapsed [T, D], post [T, K], comb [T, K, K] (the latter two for `expand`)."""
+        x, post, comb = by_blocks(self._of_block, streams, recompute=recompute)
+        return x, post, comb
+
+    def _of_block(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.fn)
         sizes = [self.streams, self.streams, self.streams**2]
         pre, post, comb = (

@@ -11,6 +11,7 @@ from v4model.config import V4Config
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import Inputs, PackContext
 from v4model.layers.projections import Projection
+from v4model.ops.blocks import blocks_of, recomputed
 from v4model.ops.pick import index_scores, pick_rows
 from v4model.ops.precision import wide
 from v4model.ops.rope import rotate
@@ -43,7 +44,11 @@ class Indexer(nn.Module):
         q = rotate(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), rotation)
         gate = wide(self.weights_proj(x)) * (self.heads * self.width) ** -0.5
         picks = self._choose(q, gate, keys, context=context)
-        return Picked(picks, index_scores(q, gate, keys, rows=picks))
+        scores = [
+            recomputed(_scores, q, gate, picks, keys, when=context.recompute)
+            for _, (q, gate, picks) in blocks_of(q, gate, picks)
+        ]
+        return Picked(picks, torch.cat(scores))
 
     @torch.no_grad()
     def _choose(self, q: Tensor, gate: Tensor, keys: Tensor, *, context: PackContext) -> Tensor:
@@ -55,3 +60,7 @@ class Indexer(nn.Module):
             scores = index_scores(q[part], gate[part], keys, rows=rows)
             blocks.append(pick_rows(scores, rows=rows, topk=self.topk))
         return torch.cat(blocks)
+
+
+def _scores(q: Tensor, gate: Tensor, picks: Tensor, keys: Tensor) -> Tensor:
+    return index_scores(q, gate, keys, rows=picks)

@@ -33,4 +33,5 @@ class MoE(nn.Module):
         else:
             routing = self.gate(x)
             statistics = self.gate.statistics(routing, counted=counted, context=context)
-        return self.experts(x, routing, ranks=context.ranks.ep) + self.shared_experts(x), statistics
+        routed = self.experts(x, routing, ranks=context.ranks.ep, recompute=context.recompute)
+        return routed + self.shared_experts(x), statistics

@@ -15,6 +15,7 @@ from v4model.layers.moe import MoE
 from v4model.layers.projections import RMSNorm
 from v4model.layers.router import RouterStatistics
 from v4model.layers.share import Share
+from v4model.ops.blocks import by_blocks, recomputed
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +42,23 @@ class Block(nn.Module):
 
     def forward(self, streams: Tensor, *, counted: Tensor, context: PackContext) -> BlockOutput:
         """streams [T, K, D]; counted [T] bool: tokens that router statistics are made of."""
-        x, post, comb = self.attn_hc(streams)
+
+        def run(streams: Tensor) -> BlockOutput:
+            return self._run(streams, counted=counted, context=context)
+
+        return recomputed(run, streams, when=context.recompute)
+
+    def _run(self, streams: Tensor, *, counted: Tensor, context: PackContext) -> BlockOutput:
+        x, post, comb = self.attn_hc(streams, recompute=context.recompute)
         attended = self.self_attn(self.input_layernorm(x), context=context)
-        streams = expand(streams, attended.out, post=post, comb=comb)
-        x, post, comb = self.ffn_hc(streams)
+        streams = _expanded(streams, attended.out, post, comb, context=context)
+        x, post, comb = self.ffn_hc(streams, recompute=context.recompute)
         out, router = self.mlp(self.post_attention_layernorm(x), counted=counted, context=context)
-        return BlockOutput(expand(streams, out, post=post, comb=comb), router, attended.kl)
+        return BlockOutput(_expanded(streams, out, post, comb, context=context), router, attended.kl)
+
+
+def _expanded(streams: Tensor, out: Tensor, post: Tensor, comb: Tensor, *, context: PackContext) -> Tensor:
+    def of_block(streams: Tensor, out: Tensor, post: Tensor, comb: Tensor) -> tuple[Tensor]:
+        return (expand(streams, out, post=post, comb=comb),)
+
+    return by_blocks(of_block, streams, out, post, comb, recompute=context.recompute)[0]

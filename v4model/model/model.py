@@ -79,6 +79,8 @@ class V4Model(nn.Module):
         device: "meta" builds shapes only.
         seed: of the initial values, which do not depend on the share.
         share: the part of the model that this rank holds.
+        recompute: whether every block drops its intermediate values and computes them again in the backward pass; the
+            same bits for less memory and more time.
     """
 
     def __init__(
@@ -89,9 +91,10 @@ class V4Model(nn.Module):
         device: torch.device | str = "cpu",
         seed: int = 0,
         share: Share = WHOLE,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
-        self.config, self.dtype, self.share = config, dtype, share
+        self.config, self.dtype, self.share, self.recompute = (config, dtype, share, recompute)
         with torch.device(device):
             self.trunk = Trunk(config, share=share, dtype=dtype)
             if share.is_last:
@@ -196,7 +199,7 @@ class V4Model(nn.Module):
         context: PackContext,
     ) -> V4Output:
         streams = blocks[max(blocks)].streams
-        hiddens = [self.trunk.leave(streams)]
+        hiddens = [self.trunk.leave(streams, recompute=context.recompute)]
         if embedded is not None:
             embedded = context.ranks.cp.right_halo(embedded, rows=len(self.mtp), plan=context.plan, where="mtp")
         for layer, depth in enumerate(self.mtp, self.config.num_hidden_layers):
@@ -248,4 +251,11 @@ class V4Model(nn.Module):
         }
 
     def _context(self, pack: Pack, *, ranks: Ranks | None) -> PackContext:
-        return context_of(pack, config=self.config, ranks=ranks or Ranks.one(), dtype=self.dtype, device=self.device)
+        return context_of(
+            pack,
+            config=self.config,
+            ranks=ranks or Ranks.one(),
+            dtype=self.dtype,
+            device=self.device,
+            recompute=self.recompute,
+        )

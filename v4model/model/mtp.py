@@ -11,6 +11,7 @@ from v4model.layers.hyper import HyperHead
 from v4model.layers.projections import Projection, RMSNorm
 from v4model.layers.share import Share
 from v4model.model.block import Block, BlockOutput
+from v4model.ops.blocks import by_blocks, recomputed
 from v4model.ops.pool import gather_rows
 
 
@@ -36,6 +37,18 @@ class MTPDepth(nn.Module):
         valid position sees it, since it lies behind them all.
         """
         source = context.ahead(self.depth)
-        ahead = self.e_proj(self.enorm(gather_rows(embeddings, source)))
-        out = self.block(ahead[:, None, :] + self.h_proj(self.hnorm(streams)), counted=source >= 0, context=context)
-        return self.norm(self.hc_head(out.streams)), out
+        ahead = recomputed(self._ahead, gather_rows(embeddings, source), when=context.recompute)
+        (streams,) = by_blocks(self._joined, ahead, streams, recompute=context.recompute)
+        out = self.block(streams, counted=source >= 0, context=context)
+        (hidden,) = by_blocks(self._left, out.streams, recompute=context.recompute)
+        return hidden, out
+
+    def _ahead(self, embeddings: Tensor) -> Tensor:
+        ahead: Tensor = self.e_proj(self.enorm(embeddings))
+        return ahead
+
+    def _joined(self, ahead: Tensor, streams: Tensor) -> tuple[Tensor]:
+        return (ahead[:, None, :] + self.h_proj(self.hnorm(streams)),)
+
+    def _left(self, streams: Tensor) -> tuple[Tensor]:
+        return (self.norm(self.hc_head(streams)),)

@@ -12,6 +12,7 @@ from v4model.layers.projections import RMSNorm
 from v4model.layers.share import Share
 from v4model.model.block import Block, BlockOutput
 from v4model.model.embedding import Embedding
+from v4model.ops.blocks import by_blocks
 
 
 class Trunk(nn.Module):
@@ -42,7 +43,9 @@ class Trunk(nn.Module):
             streams = outputs[int(layer)].streams
         return outputs
 
-    def leave(self, streams: Tensor) -> Tensor:
+    def leave(self, streams: Tensor, *, recompute: bool) -> Tensor:
         """streams [n, K, D] -> hidden [n, D] for the LM head."""
-        hidden: Tensor = self.norm(self.hc_head(streams))
-        return hidden
+        return by_blocks(self._left, streams, recompute=recompute)[0]
+
+    def _left(self, streams: Tensor) -> tuple[Tensor]:
+        return (self.norm(self.hc_head(streams)),)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from v4model.ops.precision import wide
 from v4model.pack.windows import Windows
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """x[rows] for rows [...] into x [N, ...]; a row of -1 is zeros and sends no gradient.
+    """x[rows] for rows [...] into x [N, d]; a row of -1 is zeros and sends no gradient.
 
     A zero row is appended and read instead, so that nothing of a real row (a NaN, say) comes through, also backward.
     """
-    padded = torch.cat([x, x.new_zeros(1, *x.shape[1:])])
-    return padded[torch.where(rows >= 0, rows, x.shape[0])]
+    padded = torch.cat([x, x.new_zeros(1, x.shape[1])])
+    # An embedding's backward pass leaves its padding row out; indexing would add all of them up there one by one.
+    return F.embedding(torch.where(rows >= 0, rows, x.shape[0]), padded, padding_idx=x.shape[0])
 
 
 def pool_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:

@@ -55,7 +55,9 @@ class Visibility:
             ratio: replace(pool, base=pool.base[start:end], visible=pool.visible[start:end])
             for ratio, pool in self.pools.items()
         }
-        return replace(self, first_query=start, local_lo=self.local_lo[start:end], pools=MappingProxyType(pools))
+        return replace(
+            self, first_query=self.first_query + start, local_lo=self.local_lo[start:end], pools=MappingProxyType(pools)
+        )
 
     def rows(self, start: int, end: int, *, ratio: int = 0, picks: Tensor | None = None) -> Tensor:
         """Key rows of queries [start, end) of a layer of `ratio`: local tokens, then pooled rows, -1 where none.

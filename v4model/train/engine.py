@@ -22,6 +22,8 @@ from v4model.train.feed import StepPacks
 from v4model.train.optimizer import WideAdamW
 from v4model.train.settings import TrainSettings
 
+_SQUARED_AT_ONCE = 1 << 24
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepLosses:
@@ -46,7 +48,12 @@ class Engine:
         self.member = Member(0, Ranks.one(), NoPipe()) if self.mesh.world == 1 else join(self.mesh)
         share = Share() if self.mesh.world == 1 else self.mesh.share(self.member.rank)
         self.model = V4Model(
-            settings.config, dtype=settings.torch_dtype, device=device, seed=settings.seed, share=share
+            settings.config,
+            dtype=settings.torch_dtype,
+            device=device,
+            seed=settings.seed,
+            share=share,
+            recompute=settings.recompute,
         )
         self.optimizer = WideAdamW(self.model, settings)
 
@@ -99,7 +106,9 @@ class Engine:
             # The last stage's embedding, which MTP reads, is the first stage's.
             is_copy = name.endswith("embed_tokens.weight") and mesh.stage(rank) > 0
             if parameter.grad is not None and rank == min(holders) and not is_copy:
-                squares += parameter.grad.double().square().sum()
+                # Part by part: a stack of experts in float64 would be the largest thing of the whole step.
+                for part in parameter.grad.flatten().split(_SQUARED_AT_ONCE):
+                    squares += part.double().square().sum()
         return squares
 
 

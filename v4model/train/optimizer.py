@@ -24,19 +24,19 @@ class WideAdamW:
             name: nn.Parameter(parameter.detach().to(settings.wide_dtype, copy=True))
             for name, parameter in self._own.items()
         }
-        matrices = [weight for weight in self.weights.values() if weight.ndim > 1]
-        others = [weight for weight in self.weights.values() if weight.ndim <= 1]
-        self._adam = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": settings.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=settings.learning_rate,
-            betas=(settings.beta1, settings.beta2),
-            eps=settings.epsilon,
-        )
-        for weight in self.weights.values():
-            self._adam.state[weight] = {
+        # One for each parameter: what an update needs besides its state is there for one parameter at a time.
+        self._adams = {
+            name: torch.optim.AdamW(
+                [weight],
+                lr=settings.learning_rate,
+                betas=(settings.beta1, settings.beta2),
+                eps=settings.epsilon,
+                weight_decay=settings.weight_decay if weight.ndim > 1 else 0.0,
+            )
+            for name, weight in self.weights.items()
+        }
+        for name, weight in self.weights.items():
+            self._adams[name].state[weight] = {
                 "step": torch.zeros((), dtype=torch.float32),
                 "exp_avg": torch.zeros_like(weight),
                 "exp_avg_sq": torch.zeros_like(weight),
@@ -45,14 +45,14 @@ class WideAdamW:
     @torch.no_grad()
     def step(self, step: int, *, scale: float) -> None:
         """One update from the model's `.grad`, each times `scale`, which are gone afterwards."""
-        for group in self._adam.param_groups:
-            group["lr"] = self.settings.learning_rate_at(step)
         for name, parameter in self._own.items():
+            weight, adam = self.weights[name], self._adams[name]
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            self.weights[name].grad = grad.to(self.settings.wide_dtype) * scale
+            weight.grad = grad.to(self.settings.wide_dtype) * scale
             parameter.grad = None
-        self._adam.step()
-        self._adam.zero_grad(set_to_none=True)
+            adam.param_groups[0]["lr"] = self.settings.learning_rate_at(step)
+            adam.step()
+            weight.grad = None
         self.publish()
 
     @torch.no_grad()
@@ -65,5 +65,5 @@ class WideAdamW:
         """By sort of state ("weight", "exp_avg", "exp_avg_sq", "step"), then by parameter; to be read or filled."""
         sorts = {"weight": {name: weight.detach() for name, weight in self.weights.items()}}
         for sort in ("exp_avg", "exp_avg_sq", "step"):
-            sorts[sort] = {name: self._adam.state[weight][sort] for name, weight in self.weights.items()}
+            sorts[sort] = {name: self._adams[name].state[weight][sort] for name, weight in self.weights.items()}
         return sorts

@@ -28,6 +28,7 @@ class TrainSettings:
         clip_norm: gradients of a larger norm are scaled down to it; None for no limit.
         dtype: of weights and products. In bfloat16 the optimizer keeps its own weights in float32.
         seed: of the initial weights.
+        recompute: whether blocks compute their intermediate values again in the backward pass: the same bits.
         mesh: the ranks.
 
     Raises:
@@ -48,6 +49,7 @@ class TrainSettings:
     clip_norm: float | None = 1.0
     dtype: str = "float32"
     seed: int = 0
+    recompute: bool = False
     mesh: Mesh = field(default_factory=Mesh)
 
     def __post_init__(self) -> None:

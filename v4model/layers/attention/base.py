@@ -12,10 +12,12 @@ from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Picked
 from v4model.layers.projections import GroupedProjection, Projection, RMSNorm
 from v4model.ops.attend import attend
+from v4model.ops.blocks import blocks_of, recomputed
 from v4model.ops.norm import rms_norm
 from v4model.ops.pick import picks_divergence
 from v4model.ops.precision import wide_dtype
 from v4model.ops.rope import rotate
+from v4model.pack.visibility import Visibility
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,25 @@ class Pooled:
 
     rows: Tensor
     picked: Picked | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """What queries read: kv [N, d] of the tokens from `first` on, pool [W, d] of the whole pack."""
+
+    kv: Tensor
+    pool: Tensor
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries:
+    """What is known of a block of queries without a gradient."""
+
+    rotation: tuple[Tensor, Tensor]
+    visibility: Visibility
+    picks: Tensor | None
+    first_key: int
 
 
 class Attention(nn.Module):
@@ -60,25 +81,46 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, *, context: PackContext) -> Attended:
         """x [n, D] of the rank's tokens, normed."""
         halo = context.ranks.cp.left_halo(x, rows=self.reach, plan=context.plan, where=self.name)
-        rotation = context.rotation(x.shape[0], compressed=self.ratio > 0)
         key_rotation = context.rotation(halo.shape[0], compressed=self.ratio > 0)
         q_latent = self.q_a_norm(self.q_a_proj(x))
-        q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
         kv = rotate(self.kv_norm(self.kv_proj(halo)), key_rotation)
         pooled = self.pooled(Inputs(x, halo, q_latent), context=context)
+        keys = _Keys(kv, pooled.rows, first=context.plan.end - halo.shape[0])
+        out, mass = self._by_blocks(
+            q_latent, keys, picks=pooled.picked.picks if pooled.picked else None, context=context
+        )
+        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
+        return Attended(self.o_b_proj(out), kl)
+
+    def _by_blocks(
+        self, q_latent: Tensor, keys: _Keys, *, picks: Tensor | None, context: PackContext
+    ) -> tuple[Tensor, Tensor]:
+        """q_latent [n, q_lora] -> grouped outputs [n, G * o_lora] and the mass of each pick [n, k]."""
+        rotation = context.rotation(q_latent.shape[0], compressed=self.ratio > 0)
+        outs, masses = [], []
+        for start, (latent, cos, sin) in blocks_of(q_latent, *rotation):
+            end = start + latent.shape[0]
+            queries = _Queries(
+                (cos, sin), context.visibility.part(start, end), None if picks is None else picks[start:end], keys.first
+            )
+            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute)
+            outs.append(out)
+            masses.append(mass)
+        return torch.cat(outs), torch.cat(masses)
+
+    def _of_block(self, q_latent: Tensor, kv: Tensor, pool: Tensor, queries: _Queries) -> tuple[Tensor, Tensor]:
+        q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
         out, mass = attend(
-            rotate(q, rotation),
+            rotate(q, queries.rotation),
             kv,
-            pooled.rows,
+            pool,
             self.sinks,
-            visibility=context.visibility,
+            visibility=queries.visibility,
             ratio=self.ratio,
-            picks=pooled.picked.picks if pooled.picked else None,
-            first_key=context.plan.end - halo.shape[0],
+            picks=queries.picks,
+            first_key=queries.first_key,
             block_tokens=self.block_tokens,
         )
         # Values were rotated by their own position; turning back by the query's leaves the distance only.
-        out = rotate(out, rotation, inverse=True)
-        out = self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1))
-        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
-        return Attended(self.o_b_proj(out.flatten(1)), kl)
+        out = rotate(out, queries.rotation, inverse=True)
+        return self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1)).flatten(1), mass
