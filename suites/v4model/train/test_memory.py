@@ -1,0 +1,123 @@
+"""The memory model: exact where it counts, and within a hundredth of what one card held where it follows the code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from suites.v4model.parallel.ranks import CONFIG, drawn_pack
+from v4model import V4Config, V4Model, presets
+from v4model.layers.share import Share
+from v4model.pack.counts import counts_of
+from v4model.train.engine import Engine
+from v4model.train.feed import StepPacks
+from v4model.train.memory import Parts, Weights, Work, logits_of, moments_of, peak_of, weights_of
+from v4model.train.settings import DTYPES, TrainSettings
+
+SHARES = {
+    "whole": Share(),
+    "first of two": Share(stage=0, stages=2),
+    "middle of three": Share(stage=1, stages=3),
+    "last of three": Share(stage=2, stages=3),
+    "half of the experts": Share(expert_rank=1, expert_ranks=2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("share", SHARES.values(), ids=SHARES.keys())
+def test_weights_are_those_of_a_real_model(share: Share, dtype: str) -> None:
+    parameters = list(V4Model(CONFIG, dtype=DTYPES[dtype], share=share).parameters())
+    expected = Weights(
+        sum(parameter.numel() for parameter in parameters),
+        sum(parameter.nbytes for parameter in parameters),
+        max(parameter.numel() for parameter in parameters),
+    )
+    assert sum(weights_of(CONFIG, share=share, dtype=dtype).values(), Weights()) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_parameters_gradients_and_optimizer_are_exact(dtype: str) -> None:
+    engine = Engine(TrainSettings(config=CONFIG, steps=1, dtype=dtype, recompute=True))
+    pack = drawn_pack(0)
+    counts = counts_of([pack], depths=CONFIG.num_nextn_predict_layers)
+    engine.gradients(StepPacks([pack], [0], counts, pack.layout.real_tokens, 0))
+    work = Work(tokens=pack.layout.total, longest=40, dtype=dtype)
+    found = moments_of(CONFIG, share=Share(), work=work)["update"]
+    parameters = list(engine.model.parameters())
+    assert found.parameters == sum(parameter.nbytes for parameter in parameters)
+    assert found.gradients == sum(parameter.grad.nbytes for parameter in parameters if parameter.grad is not None)
+    state = engine.optimizer.state()
+    kept = sum(tensor.nbytes for sort in ("weight", "exp_avg", "exp_avg_sq") for tensor in state[sort].values())
+    assert found.optimizer == kept
+
+
+def flash_width(experts: int) -> V4Config:
+    """Flash's sizes, one layer of each kind, and fewer experts."""
+    return replace(
+        presets.flash(),
+        num_hidden_layers=3,
+        compress_ratios=(0, 4, 128, 0),
+        num_hash_layers=1,
+        n_routed_experts=experts,
+    )
+
+
+MEASURED: Mapping[tuple[int, int], float] = {
+    (4096, 207): 82.2,
+    (8192, 280): 87.7,
+    (16384, 314): 89.9,
+    (32768, 313): 93.9,
+    (65536, 587): 103.5,
+    (98304, 587): 119.7,
+    (131072, 587): 136.0,
+}
+"""GB by window and longest sample: `v4model ladder` of Alpaca records on one H200, 2026-11-30."""
+
+
+@pytest.mark.parametrize(("place", "measured"), MEASURED.items(), ids=[str(window) for window, _ in MEASURED])
+def test_what_one_card_held(place: tuple[int, int], measured: float) -> None:
+    window, longest = place
+    predicted = peak_of(flash_width(32), share=Share(), work=Work(tokens=window, longest=longest)).total / 1e9
+    print(f"{window}: predicted {predicted:.1f} GB, measured {measured} GB")
+    assert predicted == pytest.approx(measured, rel=0.01)
+
+
+def test_the_peak_wanders_from_the_update_over_the_attention_to_the_streams() -> None:
+    def worst(window: int) -> str:
+        moments = moments_of(flash_width(32), share=Share(), work=Work(tokens=window, longest=587))
+        return max(moments, key=lambda name: moments[name].total)
+
+    assert [worst(window) for window in (4096, 16384, 131072)] == ["update", "trunk.layers.1", "mtp.0.block"]
+
+
+def test_offload_takes_the_optimizer_off_the_card() -> None:
+    work = Work(tokens=4096, longest=4096)
+    on_card, on_host = (
+        peak_of(presets.flash(), share=Share(stages=4), work=replace(work, offload=offload))
+        for offload in (False, True)
+    )
+    assert on_host.optimizer == 0
+    assert on_host.total < on_card.total - on_card.optimizer + 1e9
+
+
+def test_chunks_bound_the_logits() -> None:
+    config, work = presets.flash(), Work(tokens=65536, longest=65536)
+    chunked, whole = (logits_of(config, work=replace(work, chunked=chunked)) for chunked in (True, False))
+    assert whole - chunked == 3 * (65536 - config.loss_chunk_tokens) * config.vocab_size * 4
+
+
+def test_micro_batches_keep_their_streams() -> None:
+    config, share = presets.flash(), Share(stage=1, stages=3)
+    one, four = (
+        moments_of(config, share=share, work=Work(tokens=8192, longest=8192, micro_batches=number))["trunk.layers.20"]
+        for number in (1, 4)
+    )
+    # A middle stage keeps what it was given and each of its 14 layers' outputs.
+    assert four.streams - one.streams == pytest.approx(3 * 15 * 8192 * 4 * 4096 * 2)
+
+
+def test_parts_add_up() -> None:
+    assert Parts(parameters=1, gradients=2, optimizer=4, update=8, streams=16).exact == 15
+    assert Parts(parameters=1, streams=16, block=32, pools=64, scores=128, logits=256).total == 497
