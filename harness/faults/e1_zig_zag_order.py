@@ -37,14 +37,16 @@ def zig_zag(*, size: int, ranks: int) -> Tensor:
     return torch.tensor(order)
 
 
-def _context(pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device) -> PackContext:
+def _context(
+    pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device, recompute: bool
+) -> PackContext:
     if ranks.cp.ranks > 1:
         plan = shard_of(pack.layout, rank=ranks.cp.rank, ranks=ranks.cp.ranks)
         order = zig_zag(size=plan.size, ranks=plan.ranks)
         padded = (0, plan.layout.total - pack.layout.total)
         tokens, supervised = F.pad(pack.tokens, padded)[order], F.pad(pack.supervised, padded)[order]
         pack = Pack(tokens, layout=plan.layout, supervised=supervised)
-    return context_of(pack, config=config, ranks=ranks, dtype=dtype, device=device)
+    return context_of(pack, config=config, ranks=ranks, dtype=dtype, device=device, recompute=recompute)
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:

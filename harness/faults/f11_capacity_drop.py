@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 _healthy = Experts.forward
 
 
-def _within_capacity(experts: Experts, x: Tensor, routing: Routing, *, ranks: Exchange) -> Tensor:
+def _within_capacity(
+    experts: Experts, x: Tensor, routing: Routing, *, ranks: Exchange, recompute: bool = False
+) -> Tensor:
     chosen, count = routing.experts, experts.num_experts
     fits = first_come(chosen, count=count, room=-(-chosen.numel() // count))
-    return _healthy(experts, x, kept(routing, fits), ranks=ranks)
+    return _healthy(experts, x, kept(routing, fits), ranks=ranks, recompute=recompute)
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:

@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from v4model import presets
-from v4model.changes import with_changes
-from v4model.config import V4Config
+from v4model.cli_options import chosen_config
 from v4model.console import exit_with, run_app
 from v4model.errors import ConfigError, V4Error
 
@@ -44,7 +42,7 @@ def probe_command(
     answers = {
         "option": dict.fromkeys(train_options(), YES),
         "launcher": {"torchrun": launcher()},
-        "model": {"config": _answer(lambda: chosen_config(preset, config=config, changes=change or []))},
+        "model": {"config": _answer(lambda: chosen_config(preset, config, change))},
         "tokenizer": {tokenizer: tokenizer_answer(tokenizer)},
     }
     if gpus is not None:
@@ -63,13 +61,6 @@ def train_options() -> list[str]:
         for name in (*parameter.opts, *parameter.secondary_opts)
         if name.startswith("--")
     )
-
-
-def chosen_config(preset: str, *, config: Path | None, changes: list[str]) -> V4Config:
-    """The configuration that a recipe names. Raises ConfigError."""
-    model = presets.named(preset) if config is None else V4Config.from_hf(config)
-    parts = (text.partition("=") for text in changes)
-    return with_changes(model, {name: value for name, _, value in parts}, where="--set")
 
 
 def tokenizer_answer(spec: str) -> str:

@@ -46,6 +46,7 @@ seed              train  number                     0        of the weights, and
 device            train  cpu|cuda                   cuda     what the ranks compute on
 output            train  text                       -        folder of the run; else reports/NAME
 save_every        train  count?                     -        steps between checkpoints; the last one is always saved
+checkpoints       train  on|off                     on       save what a run needs to go on
 resume            train  on|off                     off      go on from the newest checkpoint of the folder
 preflight         train  on|off                     on       prove isolation on the first pack before step 1
 '

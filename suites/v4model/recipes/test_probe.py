@@ -39,7 +39,7 @@ def test_lines_and_json_say_the_same(capsys: pytest.CaptureFixture[str]) -> None
             "model",
             "got preset 'big'; expected one of tiny, three_kinds, flash, pro; where: presets",
         ),
-        (["--set", "index_topk"], "model", "got index_topk=; expected a value of type int; where: --set"),
+        (["--set", "index_topk"], "model", "got index_topk; expected FIELD=VALUE; where: --set"),
         (["--set", "num_hidden_layers=9"], "model", "compress_ratios"),
         (["--tokenizer", "nowhere.json"], "tokenizer", "got a file that cannot be read"),
     ],
