@@ -184,7 +184,8 @@ def list_command() -> None:
     for fault in load_faults():
         ranks = f" on {', '.join(map(str, fault.ranks))} ranks" if fault.ranks else ""
         print(f"  {fault.name:<4} {fault.title} (caught by {fault.expected}{ranks}; {fault.reference})")
-    print("Faults that cannot be planted here", *(f"  {name:<4} {why}" for name, why in ABSENT.items()), sep="\n")
+    if ABSENT:
+        print("Faults that cannot be planted here", *(f"  {name:<4} {why}" for name, why in ABSENT.items()), sep="\n")
     print("Equivalent rewrites, which nothing may be violated by")
     for rewrite in load_rewrites():
         print(f"  {rewrite.name}  {rewrite.title}")
