@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json as json_module
 import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.errors import UsageError
 from v4model.console import progress
+
+if TYPE_CHECKING:
+    from harness.matrix.result import Matrix
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,23 +38,40 @@ def faults_command(
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the matrix as JSON.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the matrix as JSON instead of a table.")] = False,
 ) -> None:
-    """Plant every fault of the zoo and show which property catches it; rewrites and the healthy model stay quiet."""
+    """Plant every fault of the zoo and show which property catches it; rewrites and the healthy model stay quiet.
+
+    `harness report FILE` makes a page of what --output wrote.
+    """
     from harness.corpus import load_corpus
     from harness.engine import find_profile
     from harness.engine.unit import Work
-    from harness.matrix.run import items, run_matrix
+    from harness.matrix.run import Asking, items
+
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise UsageError(got=str(output), expected="a file in a folder that exists", where="--output")
+    work = Work(subject="v4model", profile=find_profile(profile), corpus=load_corpus(None), seed=seed, fault=None)
+    asking = Asking(work, items(only or ()), whole=not only)
+    try:
+        with progress("faults and rewrites", total=len(asking.items)) as advance:
+            asking.run(jobs=jobs or len(os.sched_getaffinity(0)), done=advance)
+    except KeyboardInterrupt:
+        _tell(asking.matrix(), output, json=json)
+        print(f"harness: interrupted after {len(asking.rows)} of {len(asking.items)} rows", file=sys.stderr)
+        raise
+    matrix = asking.matrix()
+    _tell(matrix, output, json=json)
+    raise typer.Exit(matrix.exit_code)
+
+
+def _tell(matrix: Matrix, output: Path | None, *, json: bool) -> None:
+    """Print the matrix, then write it: nothing is lost to a file that cannot be written."""
     from harness.matrix.text import lines
 
-    if output is not None and not output.parent.is_dir():
-        raise UsageError(got=str(output), expected="a file in a folder that exists", where="--output")
-    asked = items(only or ())
-    work = Work(subject="v4model", profile=find_profile(profile), corpus=load_corpus(None), seed=seed, fault=None)
-    with progress("faults and rewrites", total=len(asked)) as advance:
-        matrix = run_matrix(
-            work, asked, jobs=jobs or len(os.sched_getaffinity(0)), whole=not only, done=lambda _: advance()
-        )
     text = json_module.dumps(matrix.to_json(), indent=2)
-    if output is not None:
-        output.write_text(f"{text}\n", encoding="utf-8")
     print(text if json else "\n".join(lines(matrix)))
-    raise typer.Exit(matrix.exit_code)
+    if output is None:
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(got=f"{error.strerror}", expected="a file to write", where=str(output)) from error

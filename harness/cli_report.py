@@ -83,10 +83,13 @@ def _kept(nights: list[Night], path: Path | None) -> tuple[Nights, bool]:
             kept = kept.plus(summarise(night), night.suites.results if night.suites else {})
         return kept, False
     history = History(path)
-    appended = {night.facts.stamp: history.append(night) for night in named}
-    if not named and not path.exists():
-        return no_nights(), False
-    return history.nights(), appended.get(nights[-1].facts.stamp) is Appended.OTHER
+    # A night under way is shown and not kept: what is kept is never written again.
+    appended = {night.facts.stamp: history.append(night) for night in named if night.facts.ended}
+    kept = history.nights() if path.exists() else no_nights()
+    for night in named:
+        if not night.facts.ended:
+            kept = kept.plus(summarise(night), night.suites.results if night.suites else {})
+    return kept, appended.get(nights[-1].facts.stamp) is Appended.OTHER
 
 
 def _baseline(night: Night, path: Path | None) -> Baseline | None:

@@ -187,10 +187,12 @@ def merged(rows: Iterable[Row]) -> Row:
         verdict for verdict in (ALARM, UNDECIDED, parts[0].verdict) if any(part.verdict == verdict for part in parts)
     )
     names = dict.fromkeys(name for part in parts for name in part.cells)
+    # A part that was lost says why in its title.
+    title = next(part.title for part in parts if part.verdict == worst)
     return Row(
         name=parts[0].name,
         what=parts[0].what,
-        title=parts[0].title,
+        title=title,
         verdict=worst,
         cells={name: _added([part.cells[name] for part in parts if name in part.cells]) for name in names},
         seconds=sum(part.seconds for part in parts),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from harness.catalogue import properties, unknown
@@ -53,30 +52,41 @@ def items(only: Sequence[str] = ()) -> list[Item]:
     return [item for item in every if not only or item.name in only]
 
 
-def run_matrix(
-    work: Work, asked: Sequence[Item], *, jobs: int, whole: bool, done: Callable[[Row], None] | None = None
-) -> Matrix:
-    """Ask the items in `jobs` processes; `done` is called with each row as it comes (the healthy one in parts)."""
-    began, started = time.perf_counter(), datetime.now(UTC)
-    rows: dict[Item, Row] = {}
-    for item, row in in_jobs(_row, work, asked, jobs=jobs, lost=_lost):
-        rows[item] = row
-        if done is not None:
-            done(row)
-    parts = [rows[item] for item in asked if item.what == result.HEALTHY]
-    names = [name for name in row_names() if (name in {item.name for item in asked})]
-    by_name = {row.name: row for row in rows.values() if row.what != result.HEALTHY}
-    found = [by_name[name] for name in names if name in by_name]
-    return Matrix(
-        subject=work.subject,
-        profile=work.profile.name,
-        started=started.isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - began,
-        properties=[prop.name for prop in properties()],
-        rows=[*([merged(parts)] if parts else []), *found],
-        whole=whole,
-        absent=ABSENT if whole else {},
-    )
+@dataclass
+class Asking:
+    """Items that are asked in several processes; `matrix` is what is known so far, also after Ctrl-C.
+
+    whole: nothing is left out by name.
+    """
+
+    work: Work
+    items: Sequence[Item]
+    whole: bool
+    rows: dict[Item, Row] = field(default_factory=dict)
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def run(self, *, jobs: int, done: Callable[[], None]) -> None:
+        """Ask all; `done` is called after each."""
+        for item, row in in_jobs(_row, self.work, self.items, jobs=jobs, lost=_lost):
+            self.rows[item] = row
+            done()
+
+    def matrix(self) -> Matrix:
+        """The rows in the zoo's order, the healthy one first and of all its parts."""
+        whole = self.whole and len(self.rows) == len(self.items)
+        parts = [self.rows[item] for item in self.items if item.what == result.HEALTHY and item in self.rows]
+        by_name = {row.name: row for row in self.rows.values() if row.what != result.HEALTHY}
+        found = [by_name[name] for name in row_names() if name in by_name]
+        return Matrix(
+            subject=self.work.subject,
+            profile=self.work.profile.name,
+            started=self.started.isoformat(timespec="seconds"),
+            seconds=(datetime.now(UTC) - self.started).total_seconds(),
+            properties=[prop.name for prop in properties()],
+            rows=[*([merged(parts)] if parts else []), *found],
+            whole=whole,
+            absent=ABSENT if whole else {},
+        )
 
 
 def _row(work: Work, item: Item) -> Row:

@@ -26,7 +26,7 @@ SHOWN_NIGHTS = 30
 _SLOW_MS = 50
 """A test that takes less is not told to become slower."""
 
-CAUGHT = {"caught": 0, "quiet": 0, "vacuous": 1, "missed": 2, "alarm": 2}
+CAUGHT = {"caught": 0, "quiet": 0, "undecided": 1, "vacuous": 2, "missed": 2, "alarm": 2}
 """How bad a fault's verdict is."""
 _BAD = {Outcome.HOLDS: 0, Outcome.VACUOUS: 1, Outcome.UNDECIDED: 1, Outcome.VIOLATED: 2}
 

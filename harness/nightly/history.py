@@ -23,6 +23,7 @@ from harness.nightly.night import Night
 from harness.nightly.nights import Nights, Numbers, encoded, in_time
 from harness.nightly.summary import Summary, summarise
 
+_MAGIC = b"SQLite format 3\0"
 FORMAT = 1
 _WAIT_S = 60
 """How long a writer waits for another: an append takes milliseconds."""
@@ -109,6 +110,9 @@ class History:
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite takes a file too short for its header for an empty database, and writes over it.
+            if self._path.is_file() and 0 < self._path.stat().st_size < len(_MAGIC):
+                raise HistoryError(got="no database", expected="a history of nights", where=str(self._path))
             # Transactions are begun by hand: the module's own would begin them after the first read.
             with closing(sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None)) as database:
                 yield database

@@ -16,13 +16,17 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One part of a night: suites, fuzz, ranks, faults, odds, peers or bench. status: done, stopped or left out."""
+    """One part of a night: suites, fuzz, ranks, faults, odds, peers or bench. status: done, stopped or left out.
+
+    verdict: passed, failed or undecided, "" of a stage that says nothing.
+    """
 
     name: str
     status: str
     reason: str = ""
     seconds: float = 0.0
     files: tuple[str, ...] = ()
+    verdict: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,7 @@ def _facts(stamp: str, data: dict[str, Any]) -> Facts:
                 reason=stage.get("reason") or "",
                 seconds=float(stage.get("seconds") or 0),
                 files=tuple(stage.get("files", ())),
+                verdict=stage.get("verdict") or "",
             )
             for stage in data["stages"]
         ),

@@ -39,7 +39,9 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One night for the trends. reasons: why red tests are red. faults: each fault's verdict."""
+    """One night for the trends. reasons: why red tests are red. faults: the verdict of every row of the kill matrix;
+    planted: which of them are faults.
+    """
 
     stamp: str
     started: str
@@ -53,6 +55,7 @@ class Summary:
     wanted_strata: int
     unmet_strata: tuple[str, ...]
     faults: Mapping[str, str]
+    planted: tuple[str, ...]
     bench: Mapping[str, Any]
 
     @property
@@ -99,13 +102,14 @@ class Summary:
             "wanted_strata": self.wanted_strata,
             "unmet_strata": list(self.unmet_strata),
             "faults": dict(self.faults),
+            "planted": list(self.planted),
             "bench": dict(self.bench),
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Summary:
         """Read what `to_json` wrote."""
-        plain = {name: value for name, value in data.items() if name not in ("measured", "unmet_strata")}
+        plain = {name: value for name, value in data.items() if name not in ("measured", "unmet_strata", "planted")}
         return Summary(
             **plain,
             measured=tuple(
@@ -121,6 +125,7 @@ class Summary:
                 for name, kind, outcome, layouts, error, bound, parts in data["measured"]
             ),
             unmet_strata=tuple(data["unmet_strata"]),
+            planted=tuple(data["planted"]),
         )
 
 
@@ -149,6 +154,7 @@ def summarise(night: Night) -> Summary:
         wanted_strata=len(wanted),
         unmet_strata=tuple(sorted(name for name in unmet if not strata[name])),
         faults={row["name"]: row["verdict"] for row in (night.faults or {}).get("rows", ())},
+        planted=tuple(row["name"] for row in (night.faults or {}).get("rows", ()) if row["what"] == "fault"),
         bench={name: (night.bench or {}).get(name, []) for name in ("ladder", "steps")},
     )
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness import cli
-from harness.engine.unit import Work
 from harness.matrix import result
-from harness.matrix.result import Matrix, Row
-from harness.matrix.run import Item, items
+from harness.matrix.result import Row
+from harness.matrix.run import Asking, items
 from suites.harness import fakes
 
 HEALTHY = Row(name="healthy", what=result.HEALTHY, title="as it is", verdict=result.QUIET, cells={})
@@ -23,15 +22,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names that a run was asked for; the run itself is left out."""
     found: list[str] = []
 
-    def run(work: Work, chosen: Sequence[Item], *, jobs: int, whole: bool, done: Callable[[Row], None]) -> Matrix:
-        assert (work.profile.name, jobs) == ("quick", 1)
-        found.extend(dict.fromkeys(item.name for item in chosen))
-        done(HEALTHY)
-        return Matrix(
-            subject=work.subject, profile="quick", started="", seconds=1, properties=[], rows=[HEALTHY], whole=whole
-        )
+    def run(asking: Asking, *, jobs: int, done: Callable[[], None]) -> None:
+        assert (asking.work.profile.name, jobs) == ("quick", 1)
+        found.extend(dict.fromkeys(item.name for item in asking.items))
+        for item in asking.items:
+            if item.what == result.HEALTHY:
+                asking.rows[item] = HEALTHY
+                done()
+        if found == ["healthy", "C2"]:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.matrix.run.run_matrix", run)
+    monkeypatch.setattr(Asking, "run", run)
     monkeypatch.setattr("harness.corpus.builtin_corpus", fakes.corpus)
     return found
 
@@ -43,7 +44,17 @@ def _faults(*words: str) -> int:
 def test_the_table_ends_with_the_figures(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert _faults("--only", "healthy", "--only", "C1") == 0
     assert asked == ["healthy", "C1"]
-    assert capsys.readouterr().out.splitlines()[-1] == "0 of 0 faults caught, 0 alarms on the healthy model, in 1 s"
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 0 faults caught, 0 alarms on the healthy model, in 0 s"
+
+
+def test_ctrl_c_tells_what_is_known(asked: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "faults.json"
+    assert _faults("--only", "healthy", "--only", "C2", "--output", str(file)) == 130
+    said = capsys.readouterr()
+    assert "0 alarms on the healthy model" in said.out
+    assert said.err == "harness: interrupted after 12 of 13 rows\n"
+    assert json.loads(file.read_text(encoding="utf-8"))["rows"][0]["name"] == "healthy"
+    assert asked == ["healthy", "C2"]
 
 
 def test_json_on_the_terminal_and_in_a_file(
@@ -54,7 +65,7 @@ def test_json_on_the_terminal_and_in_a_file(
     assert len(asked) > 60
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(file.read_text(encoding="utf-8"))
-    assert (printed["schema_version"], printed["whole"]) == (1, True)
+    assert (printed["schema_version"], printed["whole"]) == (1, False)
 
 
 def test_a_wrong_name_or_place_is_one_sentence(
@@ -63,6 +74,8 @@ def test_a_wrong_name_or_place_is_one_sentence(
     assert _faults("--only", "C0") == 2
     assert "unknown fault or rewrite 'C0'" in capsys.readouterr().err
     assert _faults("--output", str(tmp_path / "none" / "x.json")) == 2
+    assert "a file in a folder that exists" in capsys.readouterr().err
+    assert _faults("--output", str(tmp_path)) == 2
     assert "a file in a folder that exists" in capsys.readouterr().err
     assert asked == []
 

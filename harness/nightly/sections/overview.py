@@ -20,13 +20,18 @@ def state(view: View, found: Findings) -> str:
     """passed, failed or undecided."""
     if not view.summary.is_valid:
         return "undecided"
-    bad = found.regressions or Outcome.VIOLATED in view.summary.properties().values()
-    bad = bad or any(CAUGHT.get(verdict, 1) == 2 for verdict in view.summary.faults.values())
+    outcomes = view.summary.properties().values()
+    faults = {CAUGHT.get(verdict, 1) for verdict in view.summary.faults.values()}
+    stages = {stage.verdict for stage in view.night.facts.stages}
+    bad = found.regressions or Outcome.VIOLATED in outcomes or 2 in faults or "failed" in stages
+    bad = bad or bool((view.night.faults or {}).get("idle"))
     bad = bad or (found.diff is not None and found.diff.exit_code == 1)
     bad = bad or (found.diff is None and bool(view.summary.reasons))
     if bad:
         return "failed"
-    return "passed" if found.diff is None or found.diff.exit_code == 0 else "undecided"
+    nothing = not (view.results or outcomes or faults or view.night.odds)
+    doubtful = nothing or Outcome.UNDECIDED in outcomes or 1 in faults or "undecided" in stages
+    return "undecided" if doubtful or (found.diff is not None and found.diff.exit_code != 0) else "passed"
 
 
 def headline(view: View, found: Findings) -> str:
@@ -75,7 +80,7 @@ def _passed(view: View) -> tuple[int, int]:
 
 
 def _caught(summary: Summary) -> tuple[int, int]:
-    verdicts = [verdict for verdict in summary.faults.values() if verdict not in ("quiet", "alarm")]
+    verdicts = [summary.faults[name] for name in summary.planted]
     return verdicts.count("caught"), len(verdicts)
 
 
