@@ -189,3 +189,37 @@ def test_a_year_of_5000_tests_is_a_page_in_ten_seconds(tmp_path: Path) -> None:
     assert seconds <= 10
     assert page < 3_000_000
     assert summary < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("what", "verdict", "idle", "said"),
+    [
+        ("fault", "caught", [], "passed: 1 of 1 fault is caught"),
+        ("fault", "vacuous", [], "failed: 0 of 1 fault are caught"),
+        ("fault", "undecided", [], "undecided: 0 of 1 fault are caught"),
+        ("healthy", "undecided", [], "undecided: 0 of 0 faults are caught"),
+        ("rewrite", "alarm", [], "failed: 0 of 0 faults are caught"),
+        ("fault", "caught", ["a_property"], "failed: 1 of 1 fault is caught"),
+    ],
+)
+def test_a_matrix_is_told_as_its_own_exit_code_says(
+    what: str, verdict: str, idle: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    row = {"name": "A1", "what": what, "title": "t", "expected": None, "verdict": verdict, "cells": {}}
+    content = {"schema_version": 1, "properties": [], "rows": [row], "idle": idle}
+    (tmp_path / "faults.json").write_text(json.dumps(content), encoding="utf-8")
+    assert _report(str(tmp_path / "faults.json"), "--output", f"json:{tmp_path / 'page.json'}") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == said
+
+
+def test_a_night_under_way_is_shown_and_not_kept(tmp_path: Path) -> None:
+    newest = write_nights(tmp_path)[-1]
+    facts = newest / "night.json"
+    history = tmp_path / "history.sqlite"
+    complete = facts.read_text(encoding="utf-8")
+    facts.write_text(json.dumps({**json.loads(complete), "ended": None}), encoding="utf-8")
+    assert _report(str(newest), "--history", str(history)) == 0
+    assert not history.exists()
+    facts.write_text(complete, encoding="utf-8")
+    assert _report(str(newest), "--history", str(history)) == 0
+    assert len(History(history).nights().summaries) == 1

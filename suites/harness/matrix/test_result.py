@@ -117,3 +117,8 @@ def test_marks() -> None:
     assert mark(replace(CAUGHT, expected="two"), "one") == "+"
     assert mark(CAUGHT, "never asked") == " "
     assert mark(replace(CAUGHT, cells={"two": Cell(asked=1, undecided=1)}), "two") == "?"
+
+
+def test_a_part_that_was_lost_says_why() -> None:
+    lost = Row(name="healthy", what=result.HEALTHY, title="RuntimeError: boom", verdict=result.UNDECIDED, cells={})
+    assert merged([QUIET, lost]).title == "RuntimeError: boom"

@@ -121,7 +121,7 @@ def test_a_night_of_5000_tests_takes_little_room(tmp_path: Path) -> None:
     assert each < 40 * 1024
 
 
-@pytest.mark.parametrize("content", [b"no database, but long enough to be looked at " * 30, None])
+@pytest.mark.parametrize("content", [b"x", b"no database, but long enough to be looked at " * 30, None])
 def test_what_is_no_history_is_refused_in_one_sentence(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
     if content is not None:
