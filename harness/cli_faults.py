@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.atomic import write_json
 from harness.errors import UsageError
 from v4model.console import progress
 
@@ -67,11 +68,10 @@ def _tell(matrix: Matrix, output: Path | None, *, json: bool) -> None:
     """Print the matrix, then write it: nothing is lost to a file that cannot be written."""
     from harness.matrix.text import lines
 
-    text = json_module.dumps(matrix.to_json(), indent=2)
-    print(text if json else "\n".join(lines(matrix)))
+    print(json_module.dumps(matrix.to_json(), indent=2) if json else "\n".join(lines(matrix)))
     if output is None:
         return
     try:
-        output.write_text(f"{text}\n", encoding="utf-8")
+        write_json(output, matrix.to_json())
     except OSError as error:
         raise UsageError(got=f"{error.strerror}", expected="a file to write", where=str(output)) from error

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.atomic import write_json
 from harness.baseline.key import key_of
 from harness.conduct.record import FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.conduct.turns import Judged
 from harness.matrix.merge import joined, read_matrix
+
+_Batch = TypeVar("_Batch")
 
 _OF_CODE = {0: PASSED, 1: FAILED, 3: UNDECIDED}
 
@@ -67,24 +69,39 @@ def judge_runs(folder: Path, name: str, record: StageRecord) -> Judged:
 
 def judge_faults(folder: Path, record: StageRecord, *, names: Callable[[], Sequence[str]]) -> Judged:
     """What the batches of the kill matrix found, which are joined into `faults.json`; names are those of all rows."""
-    batches = [json.loads(path.read_text(encoding="utf-8")) for path in _batches(folder / "faults", record)]
-    if not batches:
-        return Judged(verdict=UNDECIDED, sentence="no row was asked")
-    matrix = joined([read_matrix(batch) for batch in batches], order=names())
+    matrices, damaged = _read(_batches(folder / "faults", record), read_matrix)
+    if not matrices:
+        return Judged(verdict=UNDECIDED, sentence=damaged or "no row was asked")
+    matrix = joined(matrices, order=names())
     write_json(folder / "faults.json", matrix.to_json())
     sample = "" if matrix.whole else f" in {len(matrix.rows)} of {len(names())} rows, drawn by the seed"
-    return Judged(verdict=_OF_CODE[matrix.exit_code], sentence=matrix.headline + sample, files=("faults.json",))
+    verdict = UNDECIDED if damaged and matrix.exit_code == 0 else _OF_CODE[matrix.exit_code]
+    return Judged(
+        verdict=verdict, sentence=f"{matrix.headline}{sample}{damaged and '; '}{damaged}", files=("faults.json",)
+    )
 
 
 def judge_odds(folder: Path, record: StageRecord) -> Judged:
     """What the batches of odds found, which are joined into `odds.json`."""
-    batches = [json.loads(path.read_text(encoding="utf-8")) for path in _batches(folder / "odds", record)]
+    batches, damaged = _read(_batches(folder / "odds", record), lambda data: {**data, "odds": list(data["odds"])})
     if not batches:
-        return Judged(verdict=UNDECIDED, sentence="no fault was asked")
+        return Judged(verdict=UNDECIDED, sentence=damaged or "no fault was asked")
     found = [each for batch in batches for each in batch["odds"]]
     write_json(folder / "odds.json", {**batches[0], "odds": found})
-    verdict = FAILED if 1 in record.codes else PASSED
-    return Judged(verdict=verdict, sentence=f"the odds of {len(found)} faults", files=("odds.json",))
+    verdict = FAILED if 1 in record.codes else UNDECIDED if damaged else PASSED
+    said = f"the odds of {len(found)} faults{damaged and '; '}{damaged}"
+    return Judged(verdict=verdict, sentence=said, files=("odds.json",))
+
+
+def _read(paths: Iterable[Path], read: Callable[[Mapping[str, Any]], _Batch]) -> tuple[list[_Batch], str]:
+    """What can be read of files of JSON, and which cannot: a damaged one costs itself alone."""
+    found, damaged = [], []
+    for path in paths:
+        try:
+            found.append(read(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, KeyError, TypeError):
+            damaged.append(path.name)
+    return found, f"{', '.join(damaged)} cannot be read" if damaged else ""
 
 
 def _batches(folder: Path, record: StageRecord) -> Iterator[Path]:

@@ -162,3 +162,15 @@ def test_odds_are_joined(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "odds.json").read_text(encoding="utf-8"))
     assert data == {"schema_version": 1, "profile": "ci", "odds": [{"fault": "a"}, {"fault": "b"}]}
     assert judge_odds(tmp_path, record()).verdict == UNDECIDED
+
+
+def test_a_damaged_batch_costs_itself_alone(tmp_path: Path) -> None:
+    wrote_batch(tmp_path / "faults", 1, of(CAUGHT).to_json())
+    wrote_batch(tmp_path / "faults", 2, "no matrix")
+    judged = judge_faults(tmp_path, record(0, 0), names=lambda: NAMES)
+    assert judged.verdict == UNDECIDED
+    assert judged.sentence.startswith("1 of 1 fault caught")
+    assert judged.sentence.endswith(" cannot be read")
+    wrote_batch(tmp_path / "odds", 1, {"schema_version": 1})
+    judged = judge_odds(tmp_path, record(0))
+    assert (judged.verdict, judged.sentence.endswith(" cannot be read")) == (UNDECIDED, True)
