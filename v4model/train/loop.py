@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from v4model.errors import V4Error
+from v4model.errors import ConfigError, V4Error
 from v4model.train.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
 from v4model.train.engine import Engine
 from v4model.train.feed import Feed, StepPacks
@@ -58,14 +58,19 @@ def train(
         done: called with each record.
 
     Raises:
-        IsolationError: a sample of the first pack sees another one. NotFiniteError: after saving nothing; its records
-            are in the log. DataError: a checkpoint of another run.
+        IsolationError: a sample of the first pack sees another one.
+        NotFiniteError: after saving nothing; its records are in the log.
+        ConfigError: a proof is asked of a pipeline stage.
+        DataError: a checkpoint of another run.
     """
     first = 0
     newest = newest_checkpoint(files.checkpoints) if resume and files.checkpoints is not None else None
     if newest is not None:
         first = load_checkpoint(engine, newest, about=files.about)
-    if preflight and engine.mesh.pp == 1:
+    if preflight:
+        if engine.mesh.pp > 1:
+            got = f"preflight with {engine.mesh.pp} pipeline stages"
+            raise ConfigError(got=got, expected="--no-preflight: the proof needs a whole model", where="training")
         packs = feed.step(first, replica=engine.replica)
         prove_isolation(engine.model, packs.own[0], ranks=engine.member.ranks, where=pack_command(packs.numbers[0]))
     log = RecordLog(files.log, first_step=first) if engine.member.rank == 0 else None

@@ -10,12 +10,17 @@ import torch
 from harness.case import Case
 from harness.catalogue import find_fault, find_subject
 from suites.harness import fakes
-from v4model import V4Model, cli
+from v4model import ConfigError, V4Model, cli
+from v4model.data import Recipe, load_packs, load_v4_tokenizer, open_source
 from v4model.exchange import Ranks
 from v4model.parallel.groups import Mesh
 from v4model.parallel.in_process import InProcessWorld
+from v4model.train.engine import Engine
+from v4model.train.feed import Feed
 from v4model.train.isolation import IsolationError, prove_isolation
+from v4model.train.loop import RunFiles, train
 from v4model.train.record import read_records
+from v4model.train.settings import TrainSettings
 
 CASE = Case.from_token("all/7p3.15.21+60/s3")
 
@@ -47,6 +52,17 @@ def test_a_leaking_model_does_not_train(
     assert cli.run_cli(["train", "--steps", "1", "--window", "96", "--output", str(tmp_path)]) == 1
     assert "where: `v4model data inspect --window 96" in capsys.readouterr().err
     assert not (tmp_path / "log.jsonl").exists()
+
+
+def test_a_proof_that_cannot_be_made_is_not_left_out_silently(tmp_path: Path) -> None:
+    settings = TrainSettings(config=CASE.v4config(), steps=1)
+    engine = Engine(settings)
+    engine.mesh = Mesh(pp=2)
+    recipe = Recipe(window=96, too_long="truncate", unsupervised="drop")
+    feed = Feed(load_packs(open_source(None), tokenizer=load_v4_tokenizer(), recipe=recipe), settings.config, 1)
+    files = RunFiles(log=tmp_path / "log.jsonl", checkpoints=None, save_every=None, about={})
+    with pytest.raises(ConfigError, match="got preflight with 2 pipeline stages; expected --no-preflight"):
+        train(engine, feed, files)
 
 
 def test_a_loss_that_is_no_number_ends_the_run_before_its_step(
