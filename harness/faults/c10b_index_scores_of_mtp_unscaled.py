@@ -10,10 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from harness.faults.c10_index_scores_unscaled import unscaled
-from harness.faults.patching import (
-    giving,
-    parts_of_mtp,
-)
+from harness.faults.patching import giving, parts_of_mtp
 from harness.faults.registry import Fault
 from v4model.layers.indexer import Indexer
 

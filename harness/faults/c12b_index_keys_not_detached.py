@@ -9,9 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Indexer, Picked

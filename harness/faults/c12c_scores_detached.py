@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from harness.faults.patching import (
-    giving,
-    parts,
-)
+from harness.faults.patching import giving, parts
 from harness.faults.registry import Fault
 from v4model.layers.indexer import Indexer, Picked
 

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from harness.faults.compress import compressed
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import PackContext

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from harness.faults.compress import healthy as healthy_compressor
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import PackContext

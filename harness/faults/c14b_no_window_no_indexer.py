@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Indexer, Picked

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.faults.corners import OFF_THE_GRID
 from harness.faults.falsified import own, pool_on_the_grid, starts_of, with_pools
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
@@ -41,8 +42,5 @@ FAULT = Fault(
     expected="query_sees_no_future",
     kinds=("all", "csa", "hca"),
     apply=_apply,
-    strata=(
-        "start off the CSA grid",
-        "start off the HCA grid",
-    ),
+    strata=OFF_THE_GRID,
 )

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers import indexer
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers import indexer
 from v4model.ops.pick import index_scores

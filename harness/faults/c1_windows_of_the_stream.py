@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from harness.faults.corners import OFF_THE_GRID
 from harness.faults.falsified import pool_on_the_grid, with_pools
 from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
@@ -34,8 +35,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa", "hca"),
     apply=_apply,
-    strata=(
-        "start off the CSA grid",
-        "start off the HCA grid",
-    ),
+    strata=OFF_THE_GRID,
 )

@@ -9,14 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    pool_on_the_grid,
-    with_pools,
-)
-from harness.faults.patching import (
-    parts_of_trunk,
-    told,
-)
+from harness.faults.falsified import pool_on_the_grid, with_pools
+from harness.faults.patching import parts_of_trunk, told
 from harness.faults.registry import Fault
 from v4model.layers.attention import CSAAttention
 from v4model.layers.context import PackContext

@@ -10,14 +10,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    pool_from,
-    with_pools,
-)
-from harness.faults.patching import (
-    told,
-    trunk_and_mtp,
-)
+from harness.faults.corners import OFF_THE_GRID
+from harness.faults.falsified import pool_from, with_pools
+from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
 from v4model.pack.visibility import PoolVisibility
@@ -43,8 +38,5 @@ FAULT = Fault(
     expected="packed_equals_alone",
     kinds=("all", "csa", "hca"),
     apply=_apply,
-    strata=(
-        "start off the CSA grid",
-        "start off the HCA grid",
-    ),
+    strata=OFF_THE_GRID,
 )

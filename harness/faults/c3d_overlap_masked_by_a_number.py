@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.falsified import (
-    reaching,
-)
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.corners import SEVERAL_SAMPLES
+from harness.faults.falsified import reaching
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers import compressor
 from v4model.ops.pool import gather_rows
@@ -55,8 +52,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa"),
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

@@ -16,10 +16,7 @@ from torch import Tensor
 from harness.faults.c4_absent_predecessor_with_gate_0 import pooled_with_gate_0
 from harness.faults.compress import compressed
 from harness.faults.compress import healthy as healthy_compressor
-from harness.faults.patching import (
-    parts,
-    replaced,
-)
+from harness.faults.patching import parts, replaced
 from harness.faults.registry import Fault
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import PackContext

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.faults.falsified import (
-    own,
-    with_pools,
-)
-from harness.faults.patching import (
-    parts,
-    told,
-)
+from harness.faults.falsified import own, with_pools
+from harness.faults.patching import parts, told
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
 from v4model.layers.indexer import Indexer

@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from harness.faults.c6_indexer_without_causal_mask import all_of_the_sample
-from harness.faults.falsified import (
-    with_pools,
-)
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.falsified import with_pools
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Indexer, Picked

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from harness.faults.falsified import (
-    own,
-    with_pools,
-)
-from harness.faults.patching import (
-    told,
-    trunk_and_mtp,
-)
+from harness.faults.falsified import own, with_pools
+from harness.faults.patching import told, trunk_and_mtp
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
 from v4model.pack.visibility import PoolVisibility

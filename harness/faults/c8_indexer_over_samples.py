@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import with_pools
 from harness.faults.patching import parts, told
 from harness.faults.registry import Fault
@@ -37,8 +38,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa"),
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

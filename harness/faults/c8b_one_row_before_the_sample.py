@@ -10,13 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    with_pools,
-)
-from harness.faults.patching import (
-    parts,
-    told,
-)
+from harness.faults.corners import SEVERAL_SAMPLES
+from harness.faults.falsified import with_pools
+from harness.faults.patching import parts, told
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
 from v4model.layers.indexer import Indexer
@@ -42,8 +38,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=("all", "csa"),
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

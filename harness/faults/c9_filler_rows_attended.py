@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from v4model.layers.context import PackContext
 from v4model.layers.indexer import Indexer

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.patching import (
-    replaced,
-)
+from harness.faults.patching import replaced
 from harness.faults.registry import Fault
 from harness.faults.softmax import attend_to
 from v4model.ops import attend

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from harness.faults.patching import (
-    given,
-    model_of,
-)
+from harness.faults.patching import given, model_of
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 

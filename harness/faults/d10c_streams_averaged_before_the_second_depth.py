@@ -12,10 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from harness.faults.d10_streams_averaged_before_mtp import averaged
-from harness.faults.patching import (
-    given,
-    model_of,
-)
+from harness.faults.patching import given, model_of
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 

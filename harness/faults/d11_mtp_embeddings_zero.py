@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.faults.patching import (
-    given,
-    model_of,
-)
+from harness.faults.patching import given, model_of
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 

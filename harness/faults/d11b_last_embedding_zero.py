@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.falsified import (
-    with_ahead,
-)
-from harness.faults.patching import (
-    model_of,
-    told,
-)
+from harness.faults.falsified import with_ahead
+from harness.faults.patching import model_of, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from v4model import PackLayout

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import ahead_in_pack
 from harness.faults.labels import labelled
 from harness.faults.registry import Fault
@@ -29,8 +30,5 @@ FAULT = Fault(
     expected="labels_stay_inside",
     kinds=KINDS,
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from harness.faults.falsified import (
-    ahead_in_pack,
-)
+from harness.faults.falsified import ahead_in_pack
 from harness.faults.labels import labelled
 from harness.faults.registry import Fault
 from harness.kinds import KINDS

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from harness.faults.patching import (
-    given,
-    parts_of_mtp,
-)
+from harness.faults.patching import given, parts_of_mtp
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from v4model.model.block import Block

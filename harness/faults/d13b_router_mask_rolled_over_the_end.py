@@ -13,15 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from harness.faults.falsified import (
-    ahead_in_pack,
-    own,
-)
-from harness.faults.patching import (
-    Change,
-    given,
-    model_of,
-)
+from harness.faults.corners import SEVERAL_SAMPLES
+from harness.faults.falsified import ahead_in_pack, own
+from harness.faults.patching import Change, given, model_of
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from v4model.model.mtp import MTPDepth
@@ -54,8 +48,5 @@ FAULT = Fault(
     expected="packed_equals_alone",
     kinds=KINDS,
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from harness.faults.corners import SEVERAL_SAMPLES
 from harness.faults.falsified import ahead_in_pack, with_ahead
 from harness.faults.labels import labelled
 from harness.faults.patching import model_of, told
@@ -34,8 +35,5 @@ FAULT = Fault(
     expected="labels_stay_inside",
     kinds=KINDS,
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

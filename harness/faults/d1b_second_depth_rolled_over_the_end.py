@@ -10,15 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    ahead_in_pack,
-    with_ahead,
-)
+from harness.faults.falsified import ahead_in_pack, with_ahead
 from harness.faults.labels import is_second_mtp, labelled_at
-from harness.faults.patching import (
-    model_of,
-    told,
-)
+from harness.faults.patching import model_of, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 

@@ -12,14 +12,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    ahead_in_pack,
-    with_ahead,
-)
-from harness.faults.patching import (
-    model_of,
-    told,
-)
+from harness.faults.corners import SEVERAL_SAMPLES
+from harness.faults.falsified import ahead_in_pack, with_ahead
+from harness.faults.patching import model_of, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 
@@ -38,8 +33,5 @@ FAULT = Fault(
     expected="query_sees_only_its_sample",
     kinds=KINDS,
     apply=_apply,
-    strata=(
-        "two samples",
-        "three samples and more",
-    ),
+    strata=SEVERAL_SAMPLES,
 )

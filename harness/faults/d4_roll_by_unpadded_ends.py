@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from harness.faults.corners import INTERIOR_PADDING
 from harness.faults.falsified import with_ahead
 from harness.faults.labels import labelled
 from harness.faults.patching import model_of, told
@@ -59,8 +60,5 @@ FAULT = Fault(
     expected="padding_changes_nothing",
     kinds=KINDS,
     apply=_apply,
-    strata=(
-        "interior padding alone",
-        "padding inside and at the tail",
-    ),
+    strata=INTERIOR_PADDING,
 )

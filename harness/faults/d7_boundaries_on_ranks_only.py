@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from harness.faults.falsified import (
-    ahead_in_pack,
-    with_ahead,
-)
-from harness.faults.patching import (
-    model_of,
-    replaced,
-    told,
-)
+from harness.faults.falsified import ahead_in_pack, with_ahead
+from harness.faults.patching import model_of, replaced, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from v4model.layers.context import PackContext

@@ -9,13 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from harness.faults.falsified import (
-    with_ahead,
-)
-from harness.faults.patching import (
-    model_of,
-    told,
-)
+from harness.faults.falsified import with_ahead
+from harness.faults.patching import model_of, told
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from v4model.layers.context import PackContext

@@ -31,7 +31,7 @@ from harness.subjects.protocol import Subject
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from harness.tolerance import REORDERED_F64, relative_error
 from suites.harness import fakes
-from suites.quality.drawn import cases_of
+from suites.quality.drawn import cases_of, values_of
 from v4model import Pack, PackLayout
 from v4model.exchange import Ranks
 from v4model.layers.context import PackContext, context_of
@@ -84,14 +84,6 @@ def _cases(fault: Fault, kind: str) -> Iterator[Case]:
 
 def _where_it_shows(fault: Fault, kind: str) -> tuple[V4OneRank, Pack]:
     return _of_case(next(_cases(fault, kind)))
-
-
-def _values(subject: Subject, pack: Pack) -> torch.Tensor:
-    """Logits, nll and sums in one row."""
-    with torch.no_grad():
-        seen = subject.observe(pack)
-    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
-    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
 
 
 def test_the_zoo_holds_the_faults_that_must_be_caught() -> None:
@@ -195,20 +187,20 @@ def _attributes(subject: V4OneRank) -> dict[str, list[str]]:
 def test_another_model_stays_healthy_meanwhile(fault: Fault) -> None:
     subject, pack = _where_it_shows(fault, fault.kinds[-1])
     other, _ = _subject_and_pack(fault.kinds[-1], LAYOUT.replace("s3", "s4"))
-    before = _values(other, pack)
+    before = values_of(other, pack)
     with fault.apply(subject):
         subject.observe(pack)
-        assert torch.equal(_values(other, pack), before)
+        assert torch.equal(values_of(other, pack), before)
 
 
 def test_two_faults_can_be_planted_at_once_and_leave_in_order() -> None:
     subject, pack = _subject_and_pack("all")
-    before, attributes = _values(subject, pack), _attributes(subject)
+    before, attributes = values_of(subject, pack), _attributes(subject)
     with BY_NAME["B7"].apply(subject), BY_NAME["F6"].apply(subject), BY_NAME["B1"].apply(subject):
-        all_three = _values(subject, pack)
+        all_three = values_of(subject, pack)
     with BY_NAME["B7"].apply(subject):
-        assert not torch.equal(_values(subject, pack), all_three)
-    assert torch.equal(_values(subject, pack), before)
+        assert not torch.equal(values_of(subject, pack), all_three)
+    assert torch.equal(values_of(subject, pack), before)
     assert _attributes(subject) == attributes
 
 
@@ -331,9 +323,9 @@ def test_d4_is_right_without_padding_and_with_padding_at_the_tail() -> None:
 def test_windows_of_the_stream_are_right_where_samples_start_on_the_grid(name: str) -> None:
     # HCA alone has ratio 8; no sample has a rest that a window could reach into.
     subject, pack = _subject_and_pack("hca", "16.32.8/s3")
-    healthy = _values(subject, pack)
+    healthy = values_of(subject, pack)
     with BY_NAME[name].apply(subject):
-        assert torch.equal(_values(subject, pack), healthy)
+        assert torch.equal(values_of(subject, pack), healthy)
 
 
 @pytest.mark.parametrize(("start", "ahead"), [(1, 3), (2, 2), (3, 1), (4, 0)])

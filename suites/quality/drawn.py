@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+import torch
 from hypothesis.strategies import SearchStrategy
 
 from harness.case import Case
@@ -16,7 +17,9 @@ from harness.engine.row import Unit
 from harness.faults.registry import Fault
 from harness.strata import strata_of
 from harness.strategies import PackSize, cases
+from harness.subjects.protocol import Subject
 from harness.verdict import Verdict
+from v4model import Pack
 
 FACTORY = find_subject("v4model")
 
@@ -77,3 +80,11 @@ def _meets(case: Case, strata: tuple[str, ...]) -> bool:
 @cache
 def on_healthy(name: str, case: Case) -> Verdict:
     return decide(find_property(name), FACTORY, case, corpus(), fault=None)
+
+
+def values_of(subject: Subject, pack: Pack) -> torch.Tensor:
+    """Logits, nll and sums of a forward pass in one row."""
+    with torch.no_grad():
+        seen = subject.observe(pack)
+    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
+    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])

@@ -18,15 +18,11 @@ from harness.engine import decide
 from harness.faults.registry import Fault, load_faults
 from harness.subjects.protocol import Subject
 from harness.verdict import Outcome, Verdict
-from suites.quality.drawn import FACTORY, cases_of, corpus, on_healthy
+from suites.quality.drawn import FACTORY, cases_of, corpus, on_healthy, values_of
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:
-    """Logits, nll and sums in one row."""
-    with torch.no_grad():
-        seen = subject.observe(case.pack(corpus()))
-    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
-    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
+    return values_of(subject, case.pack(corpus()))
 
 
 def _planted(fault: Fault, subject: Subject, case: Case) -> Verdict:

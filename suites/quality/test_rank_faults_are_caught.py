@@ -25,7 +25,7 @@ from harness.strategies.cuts import ranked_cases
 from harness.subjects.protocol import Subject
 from harness.subjects.v4model_meshes import Mesh, StepRun, step_on_mesh, step_on_one_rank
 from harness.verdict import Outcome
-from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy
+from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy, values_of
 from v4model.exchange import Exchange, RankError
 
 FAULTS = [fault for fault in load_faults() if fault.ranks]
@@ -52,11 +52,7 @@ def _subject(case: Case) -> Subject:
 
 
 def _values(subject: Subject, case: Case) -> torch.Tensor:
-    """Logits, nll and sums in one row."""
-    with torch.no_grad():
-        seen = subject.observe(case.pack(corpus()))
-    tables = [table for depth in seen.depths for table in (depth.values, depth.nll)]
-    return torch.cat([table.reshape(-1) for table in (*tables, *seen.sums.values())])
+    return values_of(subject, case.pack(corpus()))
 
 
 @cache
