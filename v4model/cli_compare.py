@@ -53,7 +53,7 @@ def compare_command(
 
     from v4model.data import Recipe, load_packs, load_tokenizer, open_source
     from v4model.train.compare import compare
-    from v4model.train.engine import Engine
+    from v4model.train.engines import engine_of
     from v4model.train.feed import Feed
     from v4model.train.settings import TrainSettings
 
@@ -70,7 +70,7 @@ def compare_command(
         recipe = Recipe(window=window, mode=mode, too_long="truncate", unsupervised="drop")  # type: ignore[arg-type]
         return Feed(load_packs(source, tokenizer=loaded, recipe=recipe, cache=None), model, packs)
 
-    engine, warmup = Engine(settings, device=device), 2
+    engine, warmup = engine_of(settings, device=device), 2
     with progress("pairs", total=pairs + warmup) as advance:
         found = compare(
             engine, packed=feed("best-fit"), padded=feed("padded"), pairs=pairs, warmup=warmup, done=advance

@@ -67,6 +67,10 @@ def train_command(
     dtype: DtypeOption = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Of the weights, and of the order of packs.")] = 0,
     recompute: RecomputeOption = False,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="torch, or megatron: its optimizer and schedules, on CUDA.")
+    ] = "torch",
+    offload: Annotated[float, typer.Option(help="Share of the optimizer that lives on the host (megatron).")] = 0.0,
     cp: Annotated[int, typer.Option(min=1, help="Context-parallel ranks.")] = 1,
     ep: Annotated[int, typer.Option(min=1, help="Ranks that the experts are spread over.")] = 1,
     pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
@@ -102,6 +106,8 @@ def train_command(
         seed=seed,
         recompute=recompute,
         mesh=_mesh(cp=cp, ep=ep, pp=pp),
+        engine=engine,
+        offload=offload,
     )
     recipe = Recipe(
         window=window,
@@ -112,7 +118,7 @@ def train_command(
         unsupervised="drop",
     )
     inputs = _Inputs(path, tokenizer, recipe, cache)
-    with _world(settings.mesh, device=device) as own_device:
+    with _world(settings, device=device) as own_device:
         done = _run(
             settings,
             inputs,
@@ -160,7 +166,7 @@ def _run(
     preflight: bool,
 ) -> int:
     from v4model.data import load_packs, load_tokenizer, open_source
-    from v4model.train.engine import Engine
+    from v4model.train.engines import engine_of
     from v4model.train.feed import Feed
     from v4model.train.isolation import IsolationError
     from v4model.train.loop import NotFiniteError, RunFiles, train
@@ -177,9 +183,10 @@ def _run(
             "packs": inputs.recipe.key(source_digest=source.digest, tokenizer_digest=tokenizer.digest),
             "packs_per_step": settings.packs_per_step,
             "dtype": settings.dtype,
+            "engine": settings.engine,
         },
     )
-    engine = Engine(settings, device=device)
+    engine = engine_of(settings, device=device)
     speaks = engine.member.rank == 0
     if speaks:
         print(_heading(engine, source=source.name, packs=len(data), ids=tokenizer.vocab_size))
@@ -218,8 +225,8 @@ def _mesh(*, cp: int, ep: int, pp: int) -> Mesh:
 
 
 @contextmanager
-def _world(mesh: Mesh, *, device: str) -> Iterator[str]:
-    """The process group of torchrun where there are several ranks; gives this rank's device."""
+def _world(settings: TrainSettings, *, device: str) -> Iterator[str]:
+    """The process group of torchrun where there are several ranks, or Megatron wants one; gives this rank's device."""
     import torch
     import torch.distributed as dist
 
@@ -228,10 +235,17 @@ def _world(mesh: Mesh, *, device: str) -> Iterator[str]:
             raise ConfigError(got="no CUDA device", expected="one, or --device cpu", where="--device cuda")
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
-    if mesh.world == 1:
+    elif settings.engine == "megatron":
+        raise ConfigError(got=f"--device {device}", expected="--device cuda", where="--engine megatron")
+    if settings.engine == "torch" and settings.mesh.world == 1:
         yield device
         return
-    dist.init_process_group("gloo" if device == "cpu" else "nccl")
+    backend = "gloo" if device == "cpu" else "nccl"
+    if settings.mesh.world == 1:
+        # Nobody to meet, so no address.
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    else:
+        dist.init_process_group(backend)
     try:
         yield device
     finally:
@@ -243,7 +257,10 @@ def _heading(engine: Engine, *, source: str, packs: int, ids: int) -> str:
     parameters = sum(parameter.numel() for parameter in engine.model.parameters())
     folded = f", ids folded into {config.vocab_size:,}" if config.vocab_size < ids else ""
     ranks = "" if mesh.world == 1 else f"; ranks: dp {mesh.dp}, pp {mesh.pp}, cp {mesh.cp}, ep {mesh.ep}"
-    return f"{source}: {packs:,} packs{folded}; {parameters:,} parameters on this rank, {engine.settings.dtype}{ranks}"
+    return (
+        f"{source}: {packs:,} packs{folded}; {parameters:,} parameters on this rank, {engine.settings.dtype}, "
+        f"engine {engine.settings.engine}{ranks}"
+    )
 
 
 def _close(log: Path, curve: Path, *, title: str) -> None:

@@ -34,10 +34,17 @@ class RankFailure(RuntimeError):
 
 
 class RankPool:
-    """`world` processes in one gloo group. Not to be shared among threads."""
+    """`world` processes in one gloo group. Not to be shared among threads.
 
-    def __init__(self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self.world = world
+    Args:
+        with_children: whether what ranks run may start processes of its own; such ranks are asked to end before they
+            are killed, so that none of those is left behind.
+    """
+
+    def __init__(
+        self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS, with_children: bool = False
+    ) -> None:
+        self.world, self._with_children = world, with_children
         # A fork after torch has started threads hangs, and a spawned process spends seconds on imports. So ranks are
         # forked from a process that has imported everything and computed nothing.
         context = multiprocessing.get_context("forkserver")
@@ -49,7 +56,9 @@ class RankPool:
         for rank in range(world):
             ours, theirs = context.Pipe()
             process = context.Process(
-                target=_serve, args=(rank, world, str(rendezvous), theirs, timeout_seconds), daemon=True
+                target=_serve,
+                args=(rank, world, str(rendezvous), theirs, timeout_seconds),
+                daemon=not with_children,
             )
             process.start()
             theirs.close()
@@ -87,6 +96,11 @@ class RankPool:
 
     def close(self) -> None:
         """Ends the processes, whatever they do."""
+        if self._with_children:
+            for connection in self._connections:
+                connection.close()
+            for process in self._processes:
+                process.join(_GRACE_SECONDS)
         for process in self._processes:
             process.kill()
         for process in self._processes:

@@ -19,7 +19,7 @@ def test_import_contracts_hold() -> None:
 
 def test_one_file_imports_megatron() -> None:
     importers = [path for path in tree.python_files() if checks.imports_of(tree.syntax(path), "megatron")]
-    assert importers == [Path("v4model/parallel/megatron.py")]
+    assert importers == [Path("v4model/parallel/megatron/core.py")]
 
 
 def test_the_pack_knows_neither_layers_nor_process_groups() -> None:

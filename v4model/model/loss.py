@@ -48,6 +48,14 @@ class StepTerms:
     kl_sum: Tensor
     """The indexers' divergences, summed over queries."""
 
+    def detached(self) -> StepTerms:
+        """The same sums without their graph."""
+        return StepTerms(
+            nll_sums=tuple(total.detach() for total in self.nll_sums),
+            balance_sums={layer: total.detach() for layer, total in self.balance_sums.items()},
+            kl_sum=self.kl_sum.detach(),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Losses:

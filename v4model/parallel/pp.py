@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from v4model.model.model import StageOutput, V4Model
 from v4model.pack.collate import Pack
 from v4model.pack.counts import StepCounts
 from v4model.pack.shard import shard_of
+
+Kept = TypeVar("Kept")
 
 
 class NoPipe:
@@ -27,28 +30,53 @@ class NoPipe:
 def run_step(
     model: V4Model, packs: Sequence[Pack], *, ranks: Ranks, pipe: Pipe, counts: StepCounts, logits: bool = False
 ) -> list[StageOutput]:
+    """`run_step_keeping` the whole output of every micro-batch."""
+    return run_step_keeping(
+        model, packs, ranks=ranks, pipe=pipe, counts=counts, logits=logits, keep=lambda output: output
+    )
+
+
+def run_step_keeping(
+    model: V4Model,
+    packs: Sequence[Pack],
+    *,
+    ranks: Ranks,
+    pipe: Pipe,
+    counts: StepCounts,
+    keep: Callable[[StageOutput], Kept],
+    logits: bool = False,
+) -> list[Kept]:
     """Forward and backward of this rank's share over the micro-batches of a step.
 
-    Gradients are added to the parameters' `.grad`; what they still lack is the sum over the mesh's groups. All forward
-    passes come before the first backward one, and backward goes from the last micro-batch to the first.
+    Gradients are added to the parameters' `.grad`; what they still lack is the sum over the mesh's groups. In a
+    pipeline all forward passes come before the first backward one, and backward goes from the last micro-batch to the
+    first; one stage runs a micro-batch forward and backward before the next.
 
     Args:
         packs: the replica's micro-batches, the same on all its ranks and stages.
         counts: of the whole step: all micro-batches of all replicas.
+        keep: what to keep of the output of a micro-batch, which holds its intermediate values.
 
     Returns:
-        One output a micro-batch; the losses in them add up over stages, micro-batches and replicas.
+        What was kept of each micro-batch; the losses in the outputs add up over stages, micro-batches and replicas.
     """
-    share, runs = model.share, []
+    share = model.share
+    is_alone = share.is_first and share.is_last
+    runs: list[tuple[Tensor | None, StageOutput]] = []
+    kept = []
     for pack in packs:
         streams = None if share.is_first else _receive_streams(model, pack, ranks=ranks, pipe=pipe)
         out = model.forward_stage(pack, streams=streams, logits=logits and share.is_last, ranks=ranks, counts=counts)
+        kept.append(keep(out))
+        if is_alone:
+            _backward(streams, out, model=model, pipe=pipe)
+            continue
         if not share.is_last:
             pipe.send(out.streams, to_stage=share.stage + 1)
         runs.append((streams, out))
-    for streams, out in reversed(runs):
-        _backward(streams, out, model=model, pipe=pipe)
-    return [out for _, out in runs]
+    while runs:
+        _backward(*runs.pop(), model=model, pipe=pipe)
+    return kept
 
 
 def _receive_streams(model: V4Model, pack: Pack, *, ranks: Ranks, pipe: Pipe) -> Tensor:

@@ -1,32 +1,21 @@
-"""Checkpoints: a folder a step, whole or not there, to be read by any number of ranks.
-
-torch.distributed.checkpoint writes what each rank holds and reads what each wants. Every expert is an entry of its own,
-so that it does not matter how many of them a rank held when it was written.
-"""
+"""Checkpoints: a folder a step, whole or not there, to be read by any number of ranks of the same engine."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch import Tensor
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
 from v4model.errors import DataError
-from v4model.layers.experts import held_experts
-from v4model.layers.router import LearnedRouter
 from v4model.train.engine import Engine
 
-_FORMAT = 1
-_ABOUT = "about.json"
+_FORMAT = 2
+_ABOUT, _STATE = "about.json", "state"
 
 
 def save_checkpoint(engine: Engine, folder: Path, *, next_step: int, about: Mapping[str, Any]) -> Path:
@@ -37,8 +26,7 @@ def save_checkpoint(engine: Engine, folder: Path, *, next_step: int, about: Mapp
         shutil.rmtree(partial, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
     _barrier()
-    with _one_process_is_meant():
-        save(_entries(engine), checkpoint_id=partial, no_dist=not dist.is_initialized())
+    engine.save(partial / _STATE)
     if engine.member.rank == 0:
         content = {"format": _FORMAT, "next_step": next_step, "about": dict(about)}
         (partial / _ABOUT).write_text(json.dumps(content), encoding="utf-8")
@@ -69,37 +57,8 @@ def load_checkpoint(engine: Engine, path: Path, *, about: Mapping[str, Any]) -> 
         was = content["about"].get(name)
         if was != value:
             raise DataError(got=f"{name} {value}", expected=f"{was}, as the run began", where=str(path))
-    with _one_process_is_meant():
-        load(_entries(engine), checkpoint_id=path, no_dist=not dist.is_initialized())
-    engine.optimizer.publish()
+    engine.load(path / _STATE)
     return int(content["next_step"])
-
-
-def _entries(engine: Engine) -> dict[str, Tensor]:
-    """What this rank holds, by names that all ranks agree on; views, so that reading fills the engine.
-
-    Stages that hold copies of one embedding write the same values under one name.
-    """
-    held = held_experts(engine.model)
-    entries = {}
-    for sort, by_name in engine.optimizer.state().items():
-        for name, tensor in by_name.items():
-            if name in held and tensor.ndim:
-                for row, expert in enumerate(held[name]):
-                    entries[f"{sort}/{name}/{expert}"] = tensor[row]
-            else:
-                entries[f"{sort}/{name}"] = tensor
-    for path, module in engine.model.named_modules():
-        if isinstance(module, LearnedRouter):
-            entries[f"bias/{path}"] = module.e_score_correction_bias
-    return entries
-
-
-@contextmanager
-def _one_process_is_meant() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
-        yield
 
 
 def _barrier() -> None:

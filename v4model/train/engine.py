@@ -1,28 +1,23 @@
-"""One rank's part of a training step on torch: forward, backward, gradients of all ranks, update."""
+"""One rank's part of a training step, whichever library sums gradients and updates weights."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from v4model.exchange import Ranks
-from v4model.layers.experts import held_experts
-from v4model.layers.share import Share
+from v4model.config import V4Config
 from v4model.model import V4Model
-from v4model.model.loss import losses
+from v4model.model.loss import StepTerms, losses
 from v4model.model.model import StageOutput
 from v4model.pack.counts import StepCounts
 from v4model.parallel.groups import Member
-from v4model.parallel.pp import NoPipe, run_step
-from v4model.parallel.processes import join, sum_gradients, total_over_stage
 from v4model.train.feed import StepPacks
-from v4model.train.optimizer import WideAdamW
 from v4model.train.settings import TrainSettings
-
-_SQUARED_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +32,30 @@ class StepLosses:
     grad_norm: float
 
 
-class Engine:
-    """This process's share of a model, in training.
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What a step keeps of a micro-batch's output: its sums, and each learned router's selections [E]."""
 
-    With a mesh of several ranks the process is one of a torch.distributed world of that size.
+    terms: StepTerms
+    router_counts: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, out: StageOutput) -> Tally:
+        """Without the graph, so that the micro-batch's values can go."""
+        return cls(out.terms.detached(), out.router_counts)
+
+
+class Engine(ABC):
+    """This process's share of a model, in training: member of a torch.distributed world of `settings.mesh.world` ranks.
+
+    Args:
+        model: this rank's share.
+        member: the rank, and the groups that the model computes in.
     """
 
-    def __init__(self, settings: TrainSettings, *, device: torch.device | str = "cpu") -> None:
+    def __init__(self, settings: TrainSettings, *, model: V4Model, member: Member) -> None:
         self.settings, self.mesh = settings, settings.mesh
-        self.member = Member(0, Ranks.one(), NoPipe()) if self.mesh.world == 1 else join(self.mesh)
-        share = Share() if self.mesh.world == 1 else self.mesh.share(self.member.rank)
-        self.model = V4Model(
-            settings.config,
-            dtype=settings.torch_dtype,
-            device=device,
-            seed=settings.seed,
-            share=share,
-            recompute=settings.recompute,
-        )
-        self.optimizer = WideAdamW(self.model, settings)
+        self.model, self.member = model, member
 
     @property
     def replica(self) -> int:
@@ -63,63 +63,63 @@ class Engine:
         return self.mesh.replica(self.member.rank)
 
     def gradients(self, packs: StepPacks) -> StepLosses:
-        """Forward and backward of a step; the gradients of the whole step are in `.grad`, the weights as they were."""
-        member = self.member
-        outs = run_step(self.model, packs.own, ranks=member.ranks, pipe=member.pipe, counts=packs.counts)
-        if self.mesh.world > 1:
-            sum_gradients(self.model, mesh=self.mesh)
-        self._router_counts = _router_counts(outs)
-        return self._losses(outs, counts=packs.counts)
+        """Forward and backward of a step: its gradients are there, the weights as they were; collective."""
+        tallies = self._forward_backward(packs)
+        self._router_counts = {
+            name: torch.stack([tally.router_counts[name] for tally in tallies]).sum(0)
+            for name in tallies[0].router_counts
+        }
+        return self._losses(tallies, counts=packs.counts)
 
     def update(self, step: int, losses: StepLosses) -> None:
-        """Takes the step whose gradients are there."""
-        limit = self.settings.clip_norm
-        scale = 1.0 if limit is None else min(1.0, limit / max(losses.grad_norm, 1e-300))
-        self.optimizer.step(step, scale=scale)
-        if self.mesh.world > 1:
-            for counts in self._router_counts.values():
-                # Context ranks have the same counts, so that all are as many times too large: routers compare them.
-                total_over_stage(counts, mesh=self.mesh)
+        """Takes the step whose gradients are there; collective."""
+        self._take_step(step, losses)
+        for counts in self._router_counts.values():
+            # Context ranks have the same counts, so that all are as many times too large: routers compare them.
+            self._total_over_stage(counts)
         self.model.rebalance_routers(self._router_counts)
 
-    def _losses(self, outs: list[StageOutput], *, counts: StepCounts) -> StepLosses:
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write weights, optimizer and router biases into a new folder; collective."""
+
+    @abstractmethod
+    def load(self, folder: Path) -> None:
+        """Fill this engine from a folder that `save` wrote on any number of ranks; collective."""
+
+    @abstractmethod
+    def _forward_backward(self, packs: StepPacks) -> list[Tally]:
+        """By micro-batch of this replica."""
+
+    @abstractmethod
+    def _grad_norm(self) -> float:
+        """L2 norm over all ranks of the gradients that are there, each parameter once."""
+
+    @abstractmethod
+    def _take_step(self, step: int, losses: StepLosses) -> None:
+        """Clip and update the weights."""
+
+    @abstractmethod
+    def _total_over_stage(self, x: Tensor) -> None:
+        """Adds up x in place over the ranks that hold the same layers."""
+
+    def _losses(self, tallies: list[Tally], *, counts: StepCounts) -> StepLosses:
         depths = self.settings.config.num_nextn_predict_layers
         terms = torch.zeros(4 + depths, dtype=torch.float64, device=self.model.device)
         # Every rank of a context group holds the same losses: one of them speaks for the group.
         if self.member.ranks.cp.rank == 0:
-            for out in outs:
-                terms += _terms(out, counts=counts, depths=depths)
-        squares = self._own_squares()
+            for tally in tallies:
+                terms += _terms(tally, counts=counts, config=self.settings.config)
         if self.mesh.world > 1:
             dist.all_reduce(terms)
-            dist.all_reduce(squares)
         loss, balance, kl, main, *mtp = terms.tolist()
-        return StepLosses(loss=loss, main=main, mtp=tuple(mtp), balance=balance, kl=kl, grad_norm=float(squares.sqrt()))
-
-    def _own_squares(self) -> Tensor:
-        """Sum of squares of the gradients that this rank is the first to hold."""
-        mesh, rank = self.mesh, self.member.rank
-        experts = held_experts(self.model)
-        squares = torch.zeros((), dtype=torch.float64, device=self.model.device)
-        for name, parameter in self.model.named_parameters():
-            holders = mesh.expert_replicas(rank) if name in experts else mesh.stage_group(rank)
-            # The last stage's embedding, which MTP reads, is the first stage's.
-            is_copy = name.endswith("embed_tokens.weight") and mesh.stage(rank) > 0
-            if parameter.grad is not None and rank == min(holders) and not is_copy:
-                # Part by part: a stack of experts in float64 would be the largest thing of the whole step.
-                for part in parameter.grad.flatten().split(_SQUARED_AT_ONCE):
-                    squares += part.double().square().sum()
-        return squares
+        return StepLosses(loss=loss, main=main, mtp=tuple(mtp), balance=balance, kl=kl, grad_norm=self._grad_norm())
 
 
-def _terms(out: StageOutput, *, counts: StepCounts, depths: int) -> Tensor:
+def _terms(tally: Tally, *, counts: StepCounts, config: V4Config) -> Tensor:
     """[4 + depths]: loss, balance, KL, main, then MTP by depth; those of the heads are 0 on a stage without."""
-    step = losses(out.terms, counts=counts, config=out.config)
+    step = losses(tally.terms, counts=counts, config=config)
     parts = [step.total, step.balance, step.kl, step.main, *step.mtp]
-    found = torch.zeros(4 + depths, dtype=torch.float64, device=out.loss.device)
-    found[: len(parts)] = torch.stack([part.detach().double() for part in parts])
+    found = torch.zeros(4 + config.num_nextn_predict_layers, dtype=torch.float64, device=step.total.device)
+    found[: len(parts)] = torch.stack([part.double() for part in parts])
     return found
-
-
-def _router_counts(outs: list[StageOutput]) -> dict[str, Tensor]:
-    return {name: torch.stack([out.router_counts[name] for out in outs]).sum(0) for name in outs[0].router_counts}

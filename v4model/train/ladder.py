@@ -18,7 +18,7 @@ import torch
 from v4model.data import Recipe, load_packs, load_tokenizer, open_source
 from v4model.errors import ConfigError, DataError
 from v4model.layers.share import Share
-from v4model.train.engine import Engine
+from v4model.train.engines import engine_of
 from v4model.train.feed import Feed
 from v4model.train.memory import Parts, Work, peak_of
 from v4model.train.settings import TrainSettings
@@ -149,7 +149,7 @@ def measure(task: Task) -> Rung:
     rung = Rung(window=task.window, longest=longest, parts=peak_of(settings.config, share=Share(), work=work))
     seconds = 0.0
     try:
-        engine = Engine(settings, device="cuda")
+        engine = engine_of(settings, device="cuda")
         for number, packs in enumerate(steps):
             began = time.perf_counter()
             engine.update(number, engine.gradients(packs))

@@ -13,6 +13,8 @@ from v4model.parallel.groups import Mesh
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
 
+ENGINES = ("torch", "megatron")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
@@ -30,6 +32,8 @@ class TrainSettings:
         seed: of the initial weights.
         recompute: whether blocks compute their intermediate values again in the backward pass: the same bits.
         mesh: the ranks.
+        engine: "torch", on any device and dtype, or "megatron", which needs CUDA.
+        offload: share of the optimizer that lives on the host, 0 to 1; of the engine megatron.
 
     Raises:
         ConfigError: a number out of range, or sizes that do not fit together.
@@ -51,6 +55,8 @@ class TrainSettings:
     seed: int = 0
     recompute: bool = False
     mesh: Mesh = field(default_factory=Mesh)
+    engine: str = "torch"
+    offload: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("packs_per_step", 1), ("warmup_steps", 0), ("seed", 0)):
@@ -69,6 +75,13 @@ class TrainSettings:
             raise ConfigError(got=got, expected=f"more than the {self.warmup_steps} warmup_steps", where="training")
         if self.dtype not in DTYPES:
             raise ConfigError(got=f"dtype {self.dtype!r}", expected=f"one of {', '.join(DTYPES)}", where="training")
+        if self.engine not in ENGINES:
+            raise ConfigError(got=f"engine {self.engine!r}", expected=f"one of {', '.join(ENGINES)}", where="training")
+        if not 0 <= self.offload <= 1:
+            raise ConfigError(got=f"offload {self.offload:g}", expected="a share, 0 to 1", where="training")
+        if self.offload and self.engine != "megatron":
+            expected = "--engine megatron, or no offload"
+            raise ConfigError(got=f"offload {self.offload:g} on {self.engine}", expected=expected, where="training")
         if self.packs_per_step % self.mesh.dp:
             expected = f"a multiple of the {self.mesh.dp} replicas"
             raise ConfigError(got=f"packs_per_step {self.packs_per_step}", expected=expected, where="training")

@@ -10,7 +10,7 @@ import pytest
 from v4model import cli, presets
 from v4model.data import Recipe, load_packs, load_tokenizer, open_source
 from v4model.train.compare import Comparison, Pair, compare
-from v4model.train.engine import Engine
+from v4model.train.engines import engine_of
 from v4model.train.feed import Feed
 from v4model.train.settings import TrainSettings
 
@@ -30,7 +30,7 @@ def test_both_layouts_take_the_same_tokens_and_the_same_number_of_steps(monkeypa
         )
         for mode in ("best-fit", "padded")
     }
-    engine = Engine(TrainSettings(config=config, steps=6, packs_per_step=2))
+    engine = engine_of(TrainSettings(config=config, steps=6, packs_per_step=2))
     seen: list[tuple[int, int]] = []
     gradients = engine.gradients
 

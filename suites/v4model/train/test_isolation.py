@@ -15,7 +15,7 @@ from v4model.data import Recipe, load_packs, load_v4_tokenizer, open_source
 from v4model.exchange import Ranks
 from v4model.parallel.groups import Mesh
 from v4model.parallel.in_process import InProcessWorld
-from v4model.train.engine import Engine
+from v4model.train.engines import engine_of
 from v4model.train.feed import Feed
 from v4model.train.isolation import IsolationError, prove_isolation
 from v4model.train.loop import RunFiles, train
@@ -56,7 +56,7 @@ def test_a_leaking_model_does_not_train(
 
 def test_a_proof_that_cannot_be_made_is_not_left_out_silently(tmp_path: Path) -> None:
     settings = TrainSettings(config=CASE.v4config(), steps=1)
-    engine = Engine(settings)
+    engine = engine_of(settings)
     engine.mesh = Mesh(pp=2)
     recipe = Recipe(window=96, too_long="truncate", unsupervised="drop")
     feed = Feed(load_packs(open_source(None), tokenizer=load_v4_tokenizer(), recipe=recipe), settings.config, 1)

@@ -11,7 +11,7 @@ from suites.v4model.parallel.ranks import CONFIG, drawn_pack
 from v4model import V4Config, V4Model, presets
 from v4model.layers.share import Share
 from v4model.pack.counts import counts_of
-from v4model.train.engine import Engine
+from v4model.train.engines import engine_of
 from v4model.train.feed import StepPacks
 from v4model.train.memory import Parts, Weights, Work, logits_of, moments_of, peak_of, weights_of
 from v4model.train.settings import DTYPES, TrainSettings
@@ -39,7 +39,7 @@ def test_weights_are_those_of_a_real_model(share: Share, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_parameters_gradients_and_optimizer_are_exact(dtype: str) -> None:
-    engine = Engine(TrainSettings(config=CONFIG, steps=1, dtype=dtype, recompute=True))
+    engine = engine_of(TrainSettings(config=CONFIG, steps=1, dtype=dtype, recompute=True))
     pack = drawn_pack(0)
     counts = counts_of([pack], depths=CONFIG.num_nextn_predict_layers)
     engine.gradients(StepPacks([pack], [0], counts, pack.layout.real_tokens, 0))

@@ -51,7 +51,7 @@ def test_a_run_in_two_parts_is_the_run_in_one_to_the_bit(tmp_path: Path) -> None
     assert lines(parts) == lines(whole)
     ends = [newest_checkpoint(folder / "checkpoints") for folder in (whole, parts)]
     assert [end.name for end in ends if end is not None] == ["step-00000006"] * 2
-    data = [next(end.glob("*.distcp")).read_bytes() for end in ends if end is not None]
+    data = [next(end.glob("state/*.distcp")).read_bytes() for end in ends if end is not None]
     assert data[0] == data[1]
 
 

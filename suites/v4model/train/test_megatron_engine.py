@@ -1,0 +1,196 @@
+"""The engine on megatron-core gives what the one on torch gives: on one rank and on meshes, saved and read again.
+
+Its CUDA-only parts run on the CPU here, over gloo (suites/v4model/parallel/cuda_names.py); H200 figures are in
+v4model/recipes/README_thd_packed.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.subjects.rank_pool import RankPool
+from suites.v4model.parallel.cuda_names import cuda_means_cpu
+from v4model import ConfigError, Pack, PackLayout, presets
+from v4model.pack.counts import counts_of
+from v4model.parallel.groups import Mesh
+from v4model.train.engine import Engine, StepLosses
+from v4model.train.engines import engine_of
+from v4model.train.feed import StepPacks
+from v4model.train.settings import TrainSettings
+
+CONFIG = presets.tiny()
+STEPS, PACKS = 4, 2
+ROUNDING = 2e-5
+"""Of float32 losses and norms, relative: sums in another order, then up to three updates made with them."""
+
+
+def _settings(mesh: Mesh, *, engine: str = "megatron", dtype: str = "float32", seed: int = 0) -> TrainSettings:
+    return TrainSettings(
+        config=CONFIG,
+        steps=STEPS,
+        packs_per_step=PACKS,
+        learning_rate=1e-3,
+        warmup_steps=2,
+        engine=engine,
+        dtype=dtype,
+        seed=seed,
+        mesh=mesh,
+    )
+
+
+def _packs(step: int, *, replica: int, replicas: int) -> StepPacks:
+    """Ragged packs of 96 tokens, some of them padding."""
+    packs = []
+    for number in range(PACKS):
+        source = torch.Generator().manual_seed(10 * step + number)
+        layout = PackLayout.from_lengths([[33, 5, 40], [17, 64, 9]][number], total=96)
+        tokens = torch.randint(0, CONFIG.vocab_size, (96,), generator=source)
+        packs.append(Pack(tokens, layout=layout, supervised=torch.rand(96, generator=source) < 0.7))
+    return StepPacks(
+        own=packs[replica::replicas],
+        numbers=list(range(PACKS)),
+        counts=counts_of(packs, depths=CONFIG.num_nextn_predict_layers),
+        real_tokens=0,
+        without_hca=0,
+    )
+
+
+def _train(engine: Engine, *, first: int = 0, end: int = STEPS) -> list[StepLosses]:
+    found = []
+    for step in range(first, end):
+        packs = _packs(step, replica=engine.replica, replicas=engine.mesh.dp)
+        found.append(engine.gradients(packs))
+        engine.update(step, found[-1])
+    return found
+
+
+@contextmanager
+def _megatron_on_cpu() -> Iterator[None]:
+    from v4model.parallel.megatron import parallel_state
+
+    torch.set_num_threads(1)
+    with warnings.catch_warnings(), cuda_means_cpu():
+        # Of what megatron-core calls in torch.
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            yield
+        finally:
+            parallel_state.destroy_model_parallel()
+
+
+def _run(mesh: Mesh, dtype: str = "float32") -> list[StepLosses]:
+    with _megatron_on_cpu():
+        return _train(engine_of(_settings(mesh, dtype=dtype)))
+
+
+def _save_after_two(mesh: Mesh, folder: Path) -> list[StepLosses]:
+    with _megatron_on_cpu():
+        engine = engine_of(_settings(mesh))
+        _train(engine, end=2)
+        engine.save(folder)
+        return _train(engine, first=2)
+
+
+def _go_on(mesh: Mesh, folder: Path) -> list[StepLosses]:
+    with _megatron_on_cpu():
+        # Of another seed: nothing of its own may remain.
+        engine = engine_of(_settings(mesh, seed=9))
+        engine.load(folder)
+        return _train(engine, first=2)
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[dict[int, RankPool]]:
+    pools: dict[int, RankPool] = {}
+    yield pools
+    for pool in pools.values():
+        pool.close()
+
+
+def _on(pools: dict[int, RankPool], mesh: Mesh, function: object, *arguments: object) -> list[StepLosses]:
+    """Of every rank the same answer; one of them."""
+    if mesh.world not in pools:
+        pools[mesh.world] = RankPool(mesh.world, with_children=True)  # that write checkpoints
+    answers = pools[mesh.world].call(function, [(mesh, *arguments)] * mesh.world)  # type: ignore[arg-type]
+    assert all(answer == answers[0] for answer in answers)
+    return answers[0]
+
+
+def _assert_close(found: list[StepLosses], expected: list[StepLosses], *, bound: float) -> None:
+    for step, (got, wanted) in enumerate(zip(found, expected, strict=True)):
+        for name in ("loss", "main", "balance", "kl", "grad_norm"):
+            error = abs(getattr(got, name) - getattr(wanted, name)) / abs(getattr(wanted, name))
+            assert error <= bound, f"{name} of step {step}: {error:.1e}"
+        for one, other in zip(got.mtp, wanted.mtp, strict=True):
+            assert abs(one - other) / abs(other) <= bound
+
+
+@pytest.fixture(scope="module")
+def on_torch() -> list[StepLosses]:
+    return _train(engine_of(_settings(Mesh(), engine="torch")))
+
+
+MESHES = {
+    "one rank": Mesh(),
+    "cp 2": Mesh(cp=2),
+    "cp 2, ep 2": Mesh(cp=2, ep=2),
+    "dp 2, ep 2": Mesh(dp=2, ep=2),
+    "pp 2": Mesh(pp=2),
+}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_a_mesh_gives_the_losses_and_norms_of_torch_on_one_rank(
+    pools: dict[int, RankPool], on_torch: list[StepLosses], name: str
+) -> None:
+    found = _on(pools, MESHES[name], _run)
+    _assert_close(found, on_torch, bound=ROUNDING)
+    assert found[-1].main < found[0].main
+
+
+@pytest.mark.parametrize("name", ["one rank", "cp 2, ep 2", "pp 2"])
+def test_a_saved_run_goes_on_to_the_bit(pools: dict[int, RankPool], tmp_path: Path, name: str) -> None:
+    expected = _on(pools, MESHES[name], _save_after_two, tmp_path / "state")
+    assert _on(pools, MESHES[name], _go_on, tmp_path / "state") == expected
+
+
+@pytest.mark.parametrize(("written", "read"), [("cp 2, ep 2", "pp 2"), ("pp 2", "one rank"), ("one rank", "dp 2, ep 2")])
+def test_a_saved_run_goes_on_on_another_mesh(
+    pools: dict[int, RankPool], tmp_path: Path, written: str, read: str
+) -> None:
+    expected = _on(pools, MESHES[written], _save_after_two, tmp_path / "state")
+    _assert_close(_on(pools, MESHES[read], _go_on, tmp_path / "state"), expected, bound=ROUNDING)
+
+
+def test_bfloat16_follows_float32(pools: dict[int, RankPool], on_torch: list[StepLosses]) -> None:
+    found = _on(pools, MESHES["cp 2"], _run, "bfloat16")
+    # 8 bits of mantissa over some 30 products in a row, averaged over the labels.
+    _assert_close([_only_losses(step) for step in found], [_only_losses(step) for step in on_torch], bound=0.05)
+
+
+def _only_losses(step: StepLosses) -> StepLosses:
+    return StepLosses(loss=step.loss, main=step.main, mtp=step.mtp, balance=step.balance, kl=1.0, grad_norm=1.0)
+
+
+def test_parameters_are_not_gathered_while_the_loss_reads_them() -> None:
+    from v4model.parallel.megatron.training import OptimizerChoices
+
+    constants = {"learning_rate": 1e-3, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8}
+    with pytest.raises(ConfigError, match="overlap_param_gather with the chunked linear cross entropy"):
+        OptimizerChoices(**constants, clip_norm=1.0, overlap_param_gather=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "got"),
+    [({"dtype": "float64"}, "got float64"), ({}, "got no process group")],
+)
+def test_what_megatron_cannot_is_one_sentence(changes: dict[str, str], got: str) -> None:
+    with pytest.raises(ConfigError, match=got):
+        engine_of(_settings(Mesh(), **changes))
