@@ -41,9 +41,7 @@ class RankPool:
             are killed, so that none of those is left behind.
     """
 
-    def __init__(
-        self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS, with_children: bool = False
-    ) -> None:
+    def __init__(self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS, with_children: bool = False) -> None:
         self.world, self._with_children = world, with_children
         # A fork after torch has started threads hangs, and a spawned process spends seconds on imports. So ranks are
         # forked from a process that has imported everything and computed nothing.

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from v4model import hf
 from v4model.config import V4Config
 from v4model.model import V4Model
 from v4model.model.loss import StepTerms, losses
@@ -86,6 +87,31 @@ class Engine(ABC):
     @abstractmethod
     def load(self, folder: Path) -> None:
         """Fill this engine from a folder that `save` wrote on any number of ranks; collective."""
+
+    def load_weights(self, source: Path) -> None:
+        """Begin from weights that someone published: a safetensors folder in any spelling that `v4model.hf` reads.
+
+        Raises:
+            WeightError: weights that are not this model's.
+        """
+        hf.load(self.model, source)
+        self._adopt_weights()
+
+    def peak_bytes(self) -> int | None:
+        """The most that tensors of one rank held on its device so far, the largest of all ranks; collective.
+
+        None off CUDA.
+        """
+        if self.model.device.type != "cuda":
+            return None
+        peak = torch.tensor(torch.cuda.max_memory_allocated(), device=self.model.device)
+        if self.mesh.world > 1:
+            dist.all_reduce(peak, op=dist.ReduceOp.MAX)
+        return int(peak)
+
+    @abstractmethod
+    def _adopt_weights(self) -> None:
+        """Makes the model's weights those that the optimizer goes on from."""
 
     @abstractmethod
     def _forward_backward(self, packs: StepPacks) -> list[Tally]:

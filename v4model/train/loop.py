@@ -47,6 +47,7 @@ def train(
     preflight: bool = True,
     resume: bool = False,
     pack_command: Callable[[int], str] = "pack {}".format,
+    proven: Callable[[float], None] | None = None,
     done: Callable[[StepRecord], None] | None = None,
 ) -> int:
     """Train to `engine.settings.steps`, and return how many steps are done: fewer after Ctrl-C, which saves first.
@@ -55,6 +56,7 @@ def train(
         preflight: prove isolation on the first pack before the first step.
         resume: go on from the newest checkpoint if there is one.
         pack_command: of a pack's number, how a person looks at that pack; for messages.
+        proven: called with the seconds that the proof of isolation took.
         done: called with each record.
 
     Raises:
@@ -72,7 +74,10 @@ def train(
             got = f"preflight with {engine.mesh.pp} pipeline stages"
             raise ConfigError(got=got, expected="--no-preflight: the proof needs a whole model", where="training")
         packs = feed.step(first, replica=engine.replica)
+        began = time.perf_counter()
         prove_isolation(engine.model, packs.own[0], ranks=engine.member.ranks, where=pack_command(packs.numbers[0]))
+        if proven is not None:
+            proven(time.perf_counter() - began)
     log = RecordLog(files.log, first_step=first) if engine.member.rank == 0 else None
     saved = step = first
     try:
@@ -123,11 +128,9 @@ def _one_step(engine: Engine, packs: StepPacks, step: int, *, log: RecordLog | N
 
 
 def _timed(record: StepRecord, began: float, engine: Engine) -> StepRecord:
-    peak = None
     if engine.model.device.type == "cuda":
         torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated()
-    return replace(record, seconds=time.perf_counter() - began, peak_bytes=peak)
+    return replace(record, seconds=time.perf_counter() - began, peak_bytes=engine.peak_bytes())
 
 
 def _save(engine: Engine, files: RunFiles, step: int) -> int:

@@ -61,6 +61,9 @@ class MegatronEngine(Engine):
     def load(self, folder: Path) -> None:
         load_checkpoint(self.training, folder)
 
+    def _adopt_weights(self) -> None:
+        self.training.optimizer.reload_model_params()
+
     def _forward_backward(self, packs: StepPacks) -> list[Tally]:
         return self.training.gradients(packs.own, counts=packs.counts, keep=Tally.of)
 

@@ -61,6 +61,12 @@ class WideAdamW:
         for name, parameter in self._own.items():
             parameter.copy_(self.weights[name])
 
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """Takes the model's weights for the optimizer's."""
+        for name, parameter in self._own.items():
+            self.weights[name].copy_(parameter)
+
     def state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """By sort of state ("weight", "exp_avg", "exp_avg_sq", "step"), then by parameter; to be read or filled."""
         sorts = {"weight": {name: weight.detach() for name, weight in self.weights.items()}}

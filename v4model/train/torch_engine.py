@@ -56,6 +56,9 @@ class TorchEngine(Engine):
             load(self._entries(), checkpoint_id=folder, no_dist=not dist.is_initialized())
         self.optimizer.publish()
 
+    def _adopt_weights(self) -> None:
+        self.optimizer.adopt()
+
     def _forward_backward(self, packs: StepPacks) -> list[Tally]:
         member = self.member
         tallies = run_step_keeping(

@@ -33,6 +33,10 @@ class _CudaMeansCpu(TorchFunctionMode):
 @contextmanager
 def cuda_means_cpu() -> Iterator[None]:
     """Inside, "cuda" is the CPU."""
-    here = {"current_device": lambda: torch.device("cpu"), "synchronize": lambda: None}
+    here = {
+        "current_device": lambda: torch.device("cpu"),
+        "current_stream": mock.MagicMock,
+        "synchronize": lambda: None,
+    }
     with mock.patch.multiple(torch.cuda, **here), _CudaMeansCpu():
         yield

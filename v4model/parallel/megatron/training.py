@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from v4model.errors import ConfigError
@@ -25,6 +26,7 @@ from v4model.parallel.megatron.core import (
     finalize_model_grads,
     get_forward_backward_func,
     get_megatron_optimizer,
+    parallel_state,
 )
 from v4model.parallel.megatron.module import MegatronV4, carrying_loss
 
@@ -38,7 +40,6 @@ class OptimizerChoices:
     Args:
         clip_norm: gradients of a larger norm are scaled down to it; 0 for no limit.
         offload: share of the optimizer's weights and moments that lives, and is updated, on the host, 0 to 1.
-        overlap_grad_reduce: whether gradients are reduced while the backward pass still runs.
         overlap_param_gather: refused.
 
     Raises:
@@ -52,7 +53,6 @@ class OptimizerChoices:
     epsilon: float
     clip_norm: float
     offload: float = 0.0
-    overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
 
     def __post_init__(self) -> None:
@@ -88,15 +88,10 @@ class MegatronTraining:
         for name in held_experts(model):
             # Reduced over the expert replicas, not over all ranks of the stage.
             model.get_parameter(name).allreduce = False
-        reduction = DistributedDataParallelConfig(
-            grad_reduce_in_fp32=True,
-            use_distributed_optimizer=True,
-            overlap_grad_reduce=choices.overlap_grad_reduce,
-        )
+        _take_embedding(model)
+        reduction = DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=True)
         self.ddp = DistributedDataParallel(model.config, reduction, model)
         model.config.finalize_model_grads_func = _finish
-        if choices.overlap_grad_reduce:
-            model.config.no_sync_func = self.ddp.no_sync
         self.optimizer = _optimizer(self.ddp, choices, dtype=model.v4.dtype)
         self._run = get_forward_backward_func()
 
@@ -149,9 +144,27 @@ def _undivided(loss: Tensor) -> tuple[Tensor, Tensor, None]:
     return loss, torch.zeros((), dtype=torch.int, device=loss.device), None
 
 
+def _take_embedding(model: MegatronV4) -> None:
+    """Leaves the sum of the embedding's gradients over the first and the last stage to `_finish`.
+
+    Megatron sums what data parallelism has cut over the ranks already. So that both stages cut alike it gives the
+    embedding a bucket of its own, and then (0.16.1, 0.19.2) saves its last rows' optimizer state as zeros.
+    """
+    model.config.mtp_num_layers = None
+    weight = model.shared_embedding_or_output_weight()
+    if weight is not None:
+        weight.shared_embedding = False  # type: ignore[attr-defined]
+
+
 def _finish(model: list[DistributedDataParallel], num_tokens: Tensor | None, **groups: object) -> None:
     """Reduces the gradients over the ranks that hold a parameter; nothing is divided by the schedule's tokens."""
     del num_tokens
+    (ddp,) = model
+    v4: MegatronV4 = ddp.module
+    weight = v4.shared_embedding_or_output_weight()
+    if weight is not None and v4.v4.share.stages > 1 and v4.v4.config.num_nextn_predict_layers:
+        main_grad = weight.main_grad  # type: ignore[attr-defined]
+        dist.all_reduce(main_grad, group=parallel_state.get_embedding_group())
     finalize_model_grads(model, None, **groups)
 
 
@@ -173,4 +186,22 @@ def _optimizer(ddp: DistributedDataParallel, choices: OptimizerChoices, *, dtype
         # Else a second copy of the weights in float32 stays on the device.
         use_precision_aware_optimizer=offloads,
     )
-    return get_megatron_optimizer(config, [ddp], config_overrides=_GROUPS, use_gloo_process_groups=False)
+    # With gradients a part of a float32 weight would be no leaf, which the optimizer on the host refuses.
+    with torch.no_grad():
+        optimizer = get_megatron_optimizer(config, [ddp], config_overrides=_GROUPS, use_gloo_process_groups=False)
+    if offloads:
+        for part in optimizer.chained_optimizers:
+            part.optimizer.register_step_pre_hook(_hand_over_wide_gradients)
+    return optimizer
+
+
+def _hand_over_wide_gradients(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Gradients of the float32 weights that stay on the device, to where their AdamW looks for them.
+
+    Megatron's optimizer on host and device (0.16.1, 0.19.2) does it for weights in bfloat16 only; the others would
+    never move.
+    """
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            if weight.dtype == torch.float32 and weight not in optimizer.gpu_params_map_cpu_copy:  # type: ignore[attr-defined]
+                weight.grad = getattr(weight, "decoupled_grad", weight.grad)
