@@ -22,6 +22,9 @@ ChangeOption = Annotated[
     typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the configuration; may be repeated."),
 ]
 DtypeOption = Annotated[str, typer.Option(metavar="NAME", help="float64, float32 or bfloat16.")]
+EngineOption = Annotated[
+    str, typer.Option(metavar="NAME", help="torch, or megatron: its optimizer and schedules, on CUDA.")
+]
 PathArgument = Annotated[
     Path | None,
     typer.Argument(

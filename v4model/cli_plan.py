@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from v4model.cli_options import GB, ChangeOption, ConfigOption, DtypeOption, chosen_config, gigabytes
+from v4model.cli_options import GB, ChangeOption, ConfigOption, DtypeOption, EngineOption, chosen_config, gigabytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,9 +38,10 @@ def plan_command(
     ] = None,
     micro_batches: Annotated[
         int | None,
-        typer.Option(min=1, help="Packs a replica has under way; by default one for each stage.", show_default=False),
+        typer.Option(min=1, help="Packs of a step a replica; by default one for each stage.", show_default=False),
     ] = None,
     dtype: DtypeOption = "bfloat16",
+    engine: EngineOption = "megatron",
     top: Annotated[int, typer.Option(min=1, help="Layouts that are listed.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -50,7 +51,7 @@ def plan_command(
 
     model = chosen_config(preset, config, change)
     cluster = Cluster(nodes=nodes, gpus=gpus, memory=memory * GB, host_memory=host_memory * GB)
-    found = plan(model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype)
+    found = plan(model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype, engine=engine)
     if json:
         content = {"schema": SCHEMA, **asdict(found)}
         print(json_module.dumps(content, indent=1))

@@ -16,6 +16,7 @@ from v4model.cli_options import (
     ChangeOption,
     ConfigOption,
     DtypeOption,
+    EngineOption,
     PathArgument,
     PresetOption,
     RecomputeOption,
@@ -67,9 +68,7 @@ def train_command(
     dtype: DtypeOption = "float32",
     seed: Annotated[int, typer.Option(min=0, help="Of the weights, and of the order of packs.")] = 0,
     recompute: RecomputeOption = False,
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="torch, or megatron: its optimizer and schedules, on CUDA.")
-    ] = "torch",
+    engine: EngineOption = "torch",
     offload: Annotated[float, typer.Option(help="Share of the optimizer that lives on the host (megatron).")] = 0.0,
     cp: Annotated[int, typer.Option(min=1, help="Context-parallel ranks.")] = 1,
     ep: Annotated[int, typer.Option(min=1, help="Ranks that the experts are spread over.")] = 1,

@@ -25,16 +25,21 @@ class Work:
     """What a rank trains on.
 
     tokens: of a pack, on this rank. longest: tokens of the longest sample; it bounds the pooled rows that a query sees.
-    micro_batches: packs that the rank runs forward before it goes backward. offload: optimizer state on the host.
-    chunked: logits in chunks of `loss_chunk_tokens`, as the model computes them; False to ask what that saves.
+    micro_batches: packs of a step on this rank. chunked: logits in chunks of `loss_chunk_tokens`, as the model computes
+    them; False to ask what that saves. engine: as `TrainSettings`; "megatron" keeps gradients in float32 and spreads
+    the optimizer: that of the experts over `expert_replicas` ranks, of all else over `replicas`. offload: share of the
+    optimizer on the host.
     """
 
     tokens: int
     longest: int
     micro_batches: int = 1
     dtype: str = "bfloat16"
-    offload: bool = False
     chunked: bool = True
+    engine: str = "torch"
+    replicas: int = 1
+    expert_replicas: int = 1
+    offload: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +90,53 @@ class Weights:
 def weights_of(config: V4Config, *, share: Share, dtype: str) -> dict[str, Weights]:
     """By piece of a rank's share: "embedding", "head", and every block by its name ("mtp.0.block")."""
     found: dict[str, Weights] = {}
+    for (piece, _), weights in _held(config, share=share, dtype=dtype).items():
+        found[piece] = found.get(piece, Weights()) + weights
+    return found
+
+
+def _held(config: V4Config, *, share: Share, dtype: str) -> dict[tuple[str, bool], Weights]:
+    """By piece of a rank's share, experts apart."""
+    found: dict[tuple[str, bool], Weights] = {}
     layers = {config.block_name(layer) for layer in share.layers(config)}
     held = len(share.experts(config.n_routed_experts)) / config.n_routed_experts
     for (piece, expert), whole in _whole(config, dtype).items():
         of_stage = piece in layers if piece.startswith("trunk.layers.") else share.is_last
         if piece == "embedding":
             of_stage = share.is_first or (share.is_last and config.num_nextn_predict_layers > 0)
-        if not of_stage:
-            continue
-        found[piece] = found.get(piece, Weights()) + (whole.times(held) if expert else whole)
+        if of_stage:
+            found[piece, expert] = whole.times(held) if expert else whole
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Training:
+    """Bytes that an engine keeps beside the weights, those on the host apart; `update`: more, while it updates."""
+
+    gradients: float
+    optimizer: float
+    host: float
+    update: float
+
+
+def _training(config: V4Config, *, share: Share, work: Work) -> _Training:
+    held, wide = _held(config, share=share, dtype=work.dtype), _wide(work)
+    experts = sum((weights for (_, expert), weights in held.items() if expert), Weights())
+    rest = sum((weights for (_, expert), weights in held.items() if not expert), Weights())
+    own = experts + rest
+    if work.engine == "torch":
+        optimizer = 3.0 * own.count * wide
+        return _Training(gradients=own.nbytes, optimizer=optimizer, host=0, update=2.0 * own.largest * wide)
+    parts = rest.count / work.replicas, experts.count / work.expert_replicas
+    optimizer, on_card = 3.0 * sum(parts) * wide, 1 - work.offload
+    return _Training(
+        gradients=own.count * wide,
+        optimizer=on_card * optimizer,
+        # Its gradients wait there too.
+        host=work.offload * (optimizer + sum(parts) * wide),
+        # One root of all second moments of a part at once.
+        update=on_card * max(parts) * wide,
+    )
 
 
 @lru_cache(maxsize=16)
@@ -124,16 +166,16 @@ def peak_of(config: V4Config, *, share: Share, work: Work) -> Parts:
 def moments_of(config: V4Config, *, share: Share, work: Work) -> dict[str, Parts]:
     """By moment: "heads" (last stage only), each block of the share from the last to the first, "update"."""
     weights = weights_of(config, share=share, dtype=work.dtype)
-    own = sum(weights.values(), Weights())
-    wide = _wide(work)
-    optimizer = 3 * own.count * wide
-    base = Parts(parameters=own.nbytes, optimizer=0 if work.offload else optimizer)
+    kept_by_engine = _training(config, share=share, work=work)
+    parameters = sum(weights.values(), Weights()).nbytes
+    base = Parts(parameters=parameters, gradients=kept_by_engine.gradients, optimizer=kept_by_engine.optimizer)
     layers = [*share.layers(config)]
     if share.is_last:
         layers += range(config.num_hidden_layers, config.num_hidden_layers + config.num_nextn_predict_layers)
-    others = (work.micro_batches - 1) * _kept(config, share=share, layers=layers, work=work)
-    # A micro-batch that is not the last finds the gradients of those before it.
-    there = own.nbytes if work.micro_batches > 1 else 0
+    others = (_under_way(share, work) - 1) * _kept(config, share=share, layers=layers, work=work)
+    # Torch's gradients come one after another; a micro-batch that is not the first finds those of the others.
+    they_come = work.engine == "torch" and work.micro_batches == 1
+    there = 0 if they_come else kept_by_engine.gradients
     found: dict[str, Parts] = {}
     if share.is_last:
         there = max(there, weights["head"].nbytes)
@@ -141,7 +183,7 @@ def moments_of(config: V4Config, *, share: Share, work: Work) -> dict[str, Parts
         found["heads"] = replace(base, gradients=there, streams=kept, logits=logits_of(config, work=work))
     for index in reversed(range(len(layers))):
         name = config.block_name(layers[index])
-        if work.micro_batches == 1:
+        if they_come:
             there += weights[name].nbytes
         # What the block was given and those before it; the step's output, which is held to its end; one gradient.
         kept = others + _kept(config, share=share, layers=layers[:index], work=work) + 2 * _streams(config, work)
@@ -150,15 +192,20 @@ def moments_of(config: V4Config, *, share: Share, work: Work) -> dict[str, Parts
         found[name] = replace(
             parts, parameters=base.parameters, optimizer=base.optimizer, gradients=there, streams=kept
         )
-    update = 2 * own.largest * wide
-    found["update"] = replace(base, gradients=own.nbytes, update=0 if work.offload else update)
+    found["update"] = replace(base, update=kept_by_engine.update)
     return found
+
+
+def _under_way(share: Share, work: Work) -> int:
+    """Micro-batches that went forward and not backward yet: in Megatron's pipeline as many as stages are to come."""
+    if share.stages == 1:
+        return 1
+    return min(work.micro_batches, share.stages - share.stage) if work.engine == "megatron" else work.micro_batches
 
 
 def host_of(config: V4Config, *, share: Share, work: Work) -> float:
     """Bytes on the host with offload: the optimizer's weights and moments, and the gradients that they wait for."""
-    own = sum(weights_of(config, share=share, dtype=work.dtype).values(), Weights())
-    return float(3 * own.count * _wide(work) + own.nbytes) if work.offload else 0.0
+    return _training(config, share=share, work=work).host
 
 
 def logits_of(config: V4Config, *, work: Work) -> float:

@@ -92,13 +92,15 @@ def plan(
     longest: int | None = None,
     micro_batches: int | None = None,
     dtype: str = "bfloat16",
+    engine: str = "megatron",
 ) -> Plan:
     """All layouts of a cluster for packs of `window` tokens.
 
     Args:
         longest: tokens of the longest sample, the window by default.
-        micro_batches: packs a replica takes forward before it goes backward; by default one for each stage, the fewest
-            that give every stage something to do.
+        micro_batches: packs of a step on a replica; by default one for each stage, the fewest that give every stage
+            something to do.
+        engine: what trains, as `TrainSettings` names it; torch has no offload.
 
     Raises:
         ConfigError: a window without tokens, or no mesh at all for that number of cards.
@@ -108,12 +110,15 @@ def plan(
         raise ConfigError(got=got, expected="1 <= longest <= window", where="plan")
     found = []
     for mesh in _meshes(config, cluster):
-        for offload in (False, True):
+        for offload in (0.0, 1.0) if engine == "megatron" else (0.0,):
             work = Work(
                 tokens=-(-window // mesh.cp),
                 longest=longest or window,
                 micro_batches=micro_batches or mesh.pp,
                 dtype=dtype,
+                engine=engine,
+                replicas=mesh.stage_size,
+                expert_replicas=mesh.stage_size // mesh.ep,
                 offload=offload,
             )
             found.append(_layout(config, cluster, mesh=mesh, work=work))
@@ -166,7 +171,7 @@ def _layout(config: V4Config, cluster: Cluster, *, mesh: Mesh, work: Work) -> La
     host = max(host_of(config, share=share, work=work) for share in shares)
     return Layout(
         mesh=mesh,
-        offload=work.offload,
+        offload=work.offload > 0,
         stage=stage,
         peak=peaks[stage],
         host_bytes=host * cluster.gpus,

@@ -11,6 +11,7 @@ from suites.v4model.parallel.ranks import CONFIG, drawn_pack
 from v4model import V4Config, V4Model, presets
 from v4model.layers.share import Share
 from v4model.pack.counts import counts_of
+from v4model.parallel.groups import Mesh
 from v4model.train.engines import engine_of
 from v4model.train.feed import StepPacks
 from v4model.train.memory import Parts, Weights, Work, logits_of, moments_of, peak_of, weights_of
@@ -92,11 +93,31 @@ def test_the_peak_wanders_from_the_update_over_the_attention_to_the_streams() ->
     assert [worst(window) for window in (4096, 16384, 131072)] == ["update", "trunk.layers.1", "mtp.0.block"]
 
 
+ON_MEGATRON: Mapping[str, tuple[Mesh, Work, float]] = {
+    "one card, 4 x 4,096": (Mesh(), Work(tokens=4096, longest=207, micro_batches=4), 100.6),
+    "cp 2, 4 x 4,096": (Mesh(cp=2), Work(tokens=2048, longest=207, micro_batches=4), 65.0),
+    "dp 2 ep 2, 4 x 4,096": (Mesh(dp=2, ep=2), Work(tokens=4096, longest=207, micro_batches=2), 55.3),
+    "pp 2, 4 x 4,096": (Mesh(pp=2), Work(tokens=4096, longest=207, micro_batches=4), 60.3),
+    "cp 2, 131,072": (Mesh(cp=2), Work(tokens=65536, longest=587), 90.0),
+}
+"""GB of the fullest rank: `v4model train --engine megatron` of Alpaca records on one or two H200, 2026-11-30."""
+
+
+@pytest.mark.parametrize(("mesh", "work", "measured"), ON_MEGATRON.values(), ids=ON_MEGATRON)
+def test_what_a_rank_held_on_megatron(mesh: Mesh, work: Work, measured: float) -> None:
+    spread = {"replicas": mesh.stage_size, "expert_replicas": mesh.stage_size // mesh.ep}
+    work = replace(work, engine="megatron", **spread)
+    ranks = [mesh.share(stage * mesh.stage_size) for stage in range(mesh.pp)]
+    predicted = max(peak_of(flash_width(32), share=share, work=work).total for share in ranks) / 1e9
+    print(f"{predicted:.1f} GB, measured {measured}: {predicted / measured - 1:+.1%}")
+    assert predicted == pytest.approx(measured, rel=0.02)
+
+
 def test_offload_takes_the_optimizer_off_the_card() -> None:
-    work = Work(tokens=4096, longest=4096)
+    work = Work(tokens=4096, longest=4096, engine="megatron")
     on_card, on_host = (
         peak_of(presets.flash(), share=Share(stages=4), work=replace(work, offload=offload))
-        for offload in (False, True)
+        for offload in (0.0, 1.0)
     )
     assert on_host.optimizer == 0
     assert on_host.total < on_card.total - on_card.optimizer + 1e9
