@@ -51,7 +51,9 @@ def plan_command(
 
     model = chosen_config(preset, config, change)
     cluster = Cluster(nodes=nodes, gpus=gpus, memory=memory * GB, host_memory=host_memory * GB)
-    found = plan(model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype, engine=engine)
+    found = plan(
+        model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype, engine=engine
+    )
     if json:
         content = {"schema": SCHEMA, **asdict(found)}
         print(json_module.dumps(content, indent=1))

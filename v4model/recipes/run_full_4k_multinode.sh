@@ -26,6 +26,7 @@ data              launch text                       -        Alpaca .json, chat 
 pp                train  count                      3        pipeline stages
 cp                train  count                      1        context-parallel ranks
 ep                train  count                      8        ranks that the experts are spread over
+engine            train  torch|megatron             megatron what sums gradients, updates and saves
 offload           wish   share                      1.0      share of the optimizer that lives on the host, 0 to 1
 recompute         wish   on|off                     on       compute activations again in the backward pass
 preset            train  text                       flash    tiny, three_kinds, flash or pro
@@ -43,6 +44,7 @@ weight_decay      train  float                      0.1      of matrices
 clip              train  float                      1.0      largest norm of a gradient; 0 for any
 dtype             train  float64|float32|bfloat16   bfloat16 of weights and products
 seed              train  number                     0        of the weights, and of the order of packs
+weights           train  text                       -        folder of safetensors to begin from, else a seed
 device            train  cpu|cuda                   cuda     what the ranks compute on
 output            train  text                       -        folder of the run; else reports/NAME
 save_every        train  count?                     -        steps between checkpoints; the last one is always saved
@@ -53,7 +55,7 @@ preflight         train  on|off                     on       prove isolation on 
 
 # The same path on one CPU process in seconds.
 smoke=(
-    nnodes=1 gpus_per_node=1 pp=1 cp=1 ep=1 device=cpu dtype=float32
+    nnodes=1 gpus_per_node=1 pp=1 cp=1 ep=1 device=cpu dtype=float32 engine=torch offload=0
     preset=tiny config= set= window=512 packs_per_replica=1 steps=2 lr=0.003 warmup=0
 )
 

@@ -18,7 +18,7 @@ import torch
 
 from harness.subjects.rank_pool import RankPool
 from suites.v4model.parallel.cuda_names import cuda_means_cpu
-from v4model import ConfigError, Pack, PackLayout, presets
+from v4model import ConfigError, Pack, PackLayout, V4Model, hf, presets
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Mesh
 from v4model.train.engine import Engine, StepLosses
@@ -116,6 +116,13 @@ def _read_and_save(mesh: Mesh, source: Path, folder: Path) -> None:
         engine.save(folder)
 
 
+def _from_weights(mesh: Mesh, folder: Path, kind: str = "megatron") -> list[StepLosses]:
+    with _megatron_on_cpu():
+        engine = engine_of(_settings(mesh, engine=kind, seed=9))
+        engine.load_weights(folder)
+        return _train(engine)
+
+
 def _weights(engine: Engine) -> dict[str, str]:
     """A digest of each of this rank's weights."""
     state = engine.model.state_dict()
@@ -200,6 +207,15 @@ def _assert_same(found: list[Any], expected: list[Any]) -> None:
     for (losses, weights), (same_losses, same_weights) in zip(found, expected, strict=True):
         assert losses == same_losses
         assert [name for name, weight in weights.items() if weight != same_weights[name]] == []
+
+
+def test_both_engines_begin_from_published_weights(pools: dict[int, RankPool], tmp_path: Path) -> None:
+    hf.save(V4Model(CONFIG, seed=4), tmp_path)
+    expected = _from_weights(Mesh(), tmp_path, "torch")
+    found = _ask(pools, MESHES["cp 2, ep 2"], _from_weights, tmp_path)
+    _assert_close(found[0], expected, bound=ROUNDING)
+    own = _train(engine_of(_settings(Mesh(), engine="torch", seed=9)), end=1)
+    assert abs(own[0].main - expected[0].main) > 1e-3
 
 
 def test_bfloat16_follows_float32(pools: dict[int, RankPool], on_torch: list[StepLosses]) -> None:

@@ -116,8 +116,7 @@ def test_what_a_rank_held_on_megatron(mesh: Mesh, work: Work, measured: float) -
 def test_offload_takes_the_optimizer_off_the_card() -> None:
     work = Work(tokens=4096, longest=4096, engine="megatron")
     on_card, on_host = (
-        peak_of(presets.flash(), share=Share(stages=4), work=replace(work, offload=offload))
-        for offload in (0.0, 1.0)
+        peak_of(presets.flash(), share=Share(stages=4), work=replace(work, offload=offload)) for offload in (0.0, 1.0)
     )
     assert on_host.optimizer == 0
     assert on_host.total < on_card.total - on_card.optimizer + 1e9

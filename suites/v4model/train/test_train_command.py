@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from v4model import cli
+from v4model import V4Model, cli, hf, presets
+from v4model.changes import with_changes
 from v4model.train.checkpoint import newest_checkpoint
 from v4model.train.record import read_records
 
@@ -103,3 +104,23 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     done = len(lines(tmp_path))
     assert run(tmp_path, "--steps", str(done + 1), "--resume") == 0
     assert [record["step"] for record in lines(tmp_path)] == list(range(done + 1))
+
+
+def test_training_begins_from_given_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = with_changes(presets.tiny(), {"num_hidden_layers": "2", "compress_ratios": "4:16:4:0"}, where="test")
+    for seed in (3, 8):
+        hf.save(V4Model(small, seed=seed), tmp_path / f"weights {seed}")
+    assert run(tmp_path / "seeded", "--steps", "2", "--seed", "8") == 0
+    for seed, is_same in ((8, True), (3, False)):
+        given = ["--weights", str(tmp_path / f"weights {seed}")]
+        assert run(tmp_path / f"run {seed}", "--steps", "2", "--seed", "8", *given) == 0
+        assert (lines(tmp_path / f"run {seed}") == lines(tmp_path / "seeded")) == is_same
+    assert run(tmp_path / "none", "--steps", "1", "--weights", str(tmp_path / "nowhere")) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_megatron_is_refused_off_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--engine", "megatron") == 2
+    assert "got --device cpu; expected --device cuda; where: --engine megatron" in capsys.readouterr().err
+    assert run(tmp_path, "--offload", "0.5") == 2
+    assert "got offload 0.5 on torch; expected --engine megatron, or no offload" in capsys.readouterr().err
