@@ -160,7 +160,7 @@ def explain_command(
 @app.command("list")
 def list_command() -> None:
     """List properties, kinds of configuration, strata, subjects, faults, rewrites and profiles."""
-    from harness.catalogue import SUBJECTS, properties
+    from harness.catalogue import known_subjects, properties
     from harness.engine import PROFILES
     from harness.faults.absent import ABSENT
     from harness.faults.registry import load_faults
@@ -177,8 +177,8 @@ def list_command() -> None:
     for title, names in (("layouts and sizes", LAYOUT_STRATA), ("cuts between ranks", CUT_STRATA)):
         print(f"Strata of {title}", *(f"  {name}" for name in names), sep="\n")
     print("Subjects")
-    for name, (_, about) in SUBJECTS.items():
-        print(f"  {name}  {about}")
+    for name, known in known_subjects().items():
+        print(f"  {name}  {known.about} ({known.source})")
     print("  module:factory  any callable (config, dtype, seed) -> Subject")
     print("Faults")
     for fault in load_faults():
