@@ -20,6 +20,7 @@ from typing import Any, cast
 from harness.errors import UsageError
 from harness.subjects.protocol import SubjectFactory
 from harness.subjects.support import unsupported_by
+from harness.subjects.worker.spec import is_worker
 
 GROUP = "harness.subjects"
 
@@ -51,14 +52,18 @@ def known_subjects() -> Mapping[str, Known]:
 
 
 def subject_factory(name: str) -> SubjectFactory:
-    """The factory of a known name, or the one at `module:factory`; raises UsageError, saying what is wrong with it."""
+    """The factory of a known name, at `module:factory`, or of a worker; raises UsageError, saying what is wrong."""
     where = f"subject {name}"
+    if is_worker(name):
+        from harness.subjects.worker.subject import remote_factory
+
+        return remote_factory(name)
     if ":" in name:
         place = name
     else:
         known = known_subjects()
         if name not in known:
-            raise unknown("subject", name, known, also=", or module:factory")
+            raise unknown("subject", name, known, also=", or module:factory, or a worker")
         place = known[name].place
     factory = attribute(place, where=where)
     check_factory(factory, where=where)
