@@ -12,8 +12,8 @@ from harness.corpus import Corpus
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
 from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
-from harness.subjects.support import refusal, unsupported_by
-from harness.verdict import Verdict
+from harness.subjects.support import missing_is_noted, refusal, unsupported_by
+from harness.verdict import Outcome, Verdict
 
 
 class Planted(Protocol):
@@ -103,10 +103,12 @@ def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fa
         return Verdict.undecided(f"fault {fault.name} is one of ranks, and the case runs on none (write {sizes})")
     if case.dtype not in (dtypes := decided_in(prop, unsupported_by(subject))):
         return Verdict.undecided(f"{prop.name} is decided in {' or '.join(dtypes)}, not in {case.dtype}")
-    with nullcontext() if fault is None else fault.apply(subject):
+    with nullcontext() if fault is None else fault.apply(subject), missing_is_noted() as missing:
         verdict: object = prop.check(subject, case, corpus)
     if not isinstance(verdict, Verdict):
         return Verdict.undecided(f"the check returned {type(verdict).__name__} instead of a Verdict")
+    if verdict.outcome is Outcome.HOLDS and missing:
+        raise Unsupported(missing[0])
     return verdict
 
 

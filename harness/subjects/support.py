@@ -12,16 +12,22 @@ same, and a run that kept clear of something is never a pass as a whole: that pa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.case import DTYPES, Case
 from harness.errors import UsageError
 from harness.kinds import with_changes
+from harness.subjects.protocol import Observation
 
 if TYPE_CHECKING:
-    from v4model import Pack
+    from v4model import Pack, V4Config
+
+CSA_RATIO = 4
+"""The compression ratio of layers with an indexer."""
 
 _LONGEST_FOR_TIES = 64
 """Rows that an index_topk takes where a choice among equal scores must not come up: cases have fewer windows."""
@@ -50,7 +56,7 @@ def _without_mtp(case: Case) -> Case:
 
 def _has_ties(case: Case) -> bool:
     config = case.v4config()
-    return 4 in config.ratios and config.index_topk < max(case.lengths) // 4
+    return CSA_RATIO in config.ratios and config.index_topk < max(case.lengths) // 4
 
 
 def _of_dtype(dtype: str) -> Aspect:
@@ -68,6 +74,7 @@ RANKS = "ranks"
 EMBEDDINGS = "embeddings"
 PARAMETERS = "parameters"
 FIXED_SHAPES = "fixed shapes"
+WIDE = "float64 throughout"
 TERMS = "losses"
 
 ASPECTS: Mapping[str, Aspect] = {
@@ -110,8 +117,9 @@ ASPECTS: Mapping[str, Aspect] = {
     EMBEDDINGS: Aspect(about="embeddings from outside"),
     PARAMETERS: Aspect(about="gradients of parameters"),
     TERMS: Aspect(about="losses of its own"),
-    # What changes a bound: see `harness.tolerance`.
-    FIXED_SHAPES: Aspect(about="expert shapes that routing leaves alone"),
+    # What widens a bound instead of leaving something out: see `harness.properties.bounds`.
+    FIXED_SHAPES: Aspect(about="shapes that the routing of other tokens leaves alone"),
+    WIDE: Aspect(about="float64 throughout"),
 }
 
 
@@ -182,6 +190,46 @@ def refusal_of_pack(pack: Pack, unsupported: Mapping[str, str]) -> str | None:
         if is_needed and key in unsupported:
             return f"{ASPECTS[key].about}: {unsupported[key]}"
     return None
+
+
+def note_what_is_missing(seen: Observation, config: V4Config) -> None:
+    """Notes a depth or a term that the configuration has and the observation lacks.
+
+    What properties compare is what both runs give, so a depth that neither gives would go unseen. What is there may
+    still violate one; but it cannot hold, see `missing_is_noted`.
+    """
+    depths = config.num_nextn_predict_layers
+    if len(seen.depths) != depths + 1:
+        _note(f"it gives logits of {len(seen.depths)} depths, the configuration has {depths + 1}")
+    terms = {name.split(" ", 1)[0] for name in seen.sums}
+    wanted = ["main", *(f"mtp{depth}" for depth in range(1, depths + 1))]
+    if config.balance_coef and depths + config.num_hidden_layers > config.num_hash_layers:
+        wanted.append(BALANCE)
+    if config.index_kl_coef and CSA_RATIO in config.ratios:
+        wanted.append(KL)
+    missing = [name for name in wanted if name not in terms]
+    if missing:
+        _note(f"it gives no sum of {' and '.join(missing)}, which the configuration has")
+
+
+_missing: ContextVar[list[str] | None] = ContextVar("missing", default=None)
+
+
+@contextmanager
+def missing_is_noted() -> Iterator[list[str]]:
+    """Within, whatever a subject is found to give nothing of is added to the list."""
+    noted: list[str] = []
+    token = _missing.set(noted)
+    try:
+        yield noted
+    finally:
+        _missing.reset(token)
+
+
+def _note(what: str) -> None:
+    noted = _missing.get()
+    if noted is not None:
+        noted.append(what)
 
 
 def _changed(case: Case, changes: Mapping[str, str]) -> Case:
