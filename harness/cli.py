@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report
+from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report, cli_subject
 from harness.errors import CaseError, HarnessError, UsageError
 from v4model.console import exit_with, progress, run_app
 
@@ -39,8 +39,16 @@ cli_faults.add_to(app)
 cli_nightly.add_to(app)
 cli_odds.add_to(app)
 cli_report.add_to(app)
+cli_subject.add_to(app)
 
-SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]
+SubjectOption = Annotated[
+    str,
+    typer.Option(
+        "--subject",
+        metavar="NAME",
+        help="A subject: a name of `harness list`, module:factory, worker:PYTHON:MODULE:FACTORY, or a worker's .toml.",
+    ),
+]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="PROPERTY", help="This property alone; may be repeated.")
 ]
@@ -180,6 +188,7 @@ def list_command() -> None:
     for name, known in known_subjects().items():
         print(f"  {name}  {known.about} ({known.source})")
     print("  module:factory  any callable (config, dtype, seed) -> Subject")
+    print("  worker:PYTHON:MODULE:FACTORY, or FILE.toml  one in another Python environment")
     print("Faults")
     for fault in load_faults():
         ranks = f" on {', '.join(map(str, fault.ranks))} ranks" if fault.ranks else ""
