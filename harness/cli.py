@@ -226,10 +226,13 @@ def _plan(
     fault: str | None,
     cp: tuple[int, ...],
 ) -> Plan:
+    from harness.catalogue import find_fault, find_subject
     from harness.corpus import load_corpus
-    from harness.engine import Plan, find_profile
+    from harness.engine import Plan, check_plantable, find_profile
 
     found = find_profile(profile)
+    if fault is not None:
+        check_plantable(find_fault(fault), find_subject(subject), name=f"subject {subject}")
     if seed is None and not found.derandomize:
         seed = secrets.randbelow(1 << 32)  # drawn here, so that the report can say it
     plan = Plan(
@@ -317,11 +320,17 @@ def _asked(
 ) -> tuple[Case, list[Property], SubjectFactory, Fault | None]:
     """What is to be checked again; a wrong name or configuration is the caller's mistake, not an undecided check."""
     from harness.catalogue import find_fault, find_property, find_subject
+    from harness.engine import check_plantable
 
     case = _case(token_or_file)
     case.v4config()
     properties = [find_property(name) for name in _property_names(only)]
-    return case, properties, find_subject(subject), None if fault is None else find_fault(fault)
+    factory = find_subject(subject)
+    if fault is None:
+        return case, properties, factory, None
+    planted = find_fault(fault)
+    check_plantable(planted, factory, name=f"subject {subject}")
+    return case, properties, factory, planted
 
 
 def _case(token_or_file: str) -> Case:

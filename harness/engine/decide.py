@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+import torch
+
 from harness.case import Case
 from harness.corpus import Corpus
+from harness.errors import UsageError
+from harness.kinds import config_from_text
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
 from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
@@ -121,6 +125,20 @@ def decided_in(prop: Property, unsupported: Mapping[str, str]) -> tuple[str, ...
     if not had and prop.rounded and "float32" not in unsupported:
         return ("float32",)
     return had or prop.dtypes
+
+
+def check_plantable(fault: Planted, factory: SubjectFactory, *, name: str) -> None:
+    """Raises UsageError for a fault that the subject of that name does not let be planted.
+
+    Faults are planted in the modules of `V4Model`; a subject that is not built on it would run healthy.
+    """
+    try:
+        with fault.apply(factory(config_from_text("all"), torch.float64, 0)):
+            pass
+    except UsageError as error:
+        raise UsageError(got=f"fault {fault.name} on {error.got}", expected=error.expected, where=name) from error
+    except Exception:  # of this subject, which is not the case's own: that one will tell
+        return
 
 
 def on_ranks(subject: Subject, case: Case) -> Subject:

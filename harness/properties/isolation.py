@@ -19,7 +19,7 @@ from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.finder import Finder
 from harness.properties.measure import draw, rows_of_samples
 from harness.properties.perturb import Manner, large_embeddings, nan_embeddings
-from harness.subjects.support import FIXED_SHAPES, unsupported_by
+from harness.subjects.support import FIXED_SHAPES, NAN, unsupported_by
 from harness.verdict import Verdict
 from harness.witness import Witness
 
@@ -45,8 +45,8 @@ def _sees_only_its_sample(subject: Subject, case: Case, corpus: Corpus) -> Verdi
     choose = draw(case, "isolation")
     group = rows_of_samples(layout, some_samples(layout.num_samples, choose))
     rest = layout.real & ~group
-    nan = nan_embeddings(pack, finder.influence.embeddings)
     large = large_embeddings(case, pack, finder.influence.embeddings)
+    nan = large if NAN in unsupported_by(subject) else nan_embeddings(pack, finder.influence.embeddings)
     # Ids reach everything: lookup, hash router, labels. NaN also shows what is only multiplied by 0, unless a
     # comparison swallows it, which large numbers pass.
     plan = [(finder.ids, group), (finder.ids, rest), (nan, group), (choose.choice([nan, large]), rest)]

@@ -12,9 +12,10 @@ from harness.properties import Property, register
 from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, tokens_of
-from harness.properties.perturb import Inputs, nan_embeddings
+from harness.properties.perturb import Inputs, large_embeddings, nan_embeddings
 from harness.properties.runs import Run, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_runs, compare_still
+from harness.subjects.support import NAN, unsupported_by
 from v4model import Pack
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     padded, clean = (given, other) if given_is_padded else (other, given)
     poisoned = _poisoned(padded, choose, vocab_size=subject.config.vocab_size)
     table = subject.embeddings(padded)
-    embeddings = nan_embeddings(padded, table).applied(~padded.layout.real).embeddings
+    large = NAN in unsupported_by(subject)
+    poison = large_embeddings(case, padded, table) if large else nan_embeddings(padded, table)
+    embeddings = poison.applied(~padded.layout.real).embeddings
     run = run_with_gradients(subject, poisoned, embeddings=embeddings)
     bounds = bounds_of(subject, case)
     content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run, bound=bounds.still)

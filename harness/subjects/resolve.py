@@ -117,4 +117,4 @@ def unknown(what: str, name: str, known: Iterable[str], *, also: str = "") -> Us
 def _installed(point: EntryPoint) -> Known:
     distribution = point.dist
     source = "an entry point" if distribution is None else f"{distribution.name} {distribution.version}"
-    return Known(place=point.value, source=source, about=point.value)
+    return Known(place=f"{point.module}:{point.attr}", source=source, about=point.value)

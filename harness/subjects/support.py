@@ -75,6 +75,7 @@ EMBEDDINGS = "embeddings"
 PARAMETERS = "parameters"
 FIXED_SHAPES = "fixed shapes"
 WIDE = "float64 throughout"
+NAN = "nan"
 TERMS = "losses"
 
 ASPECTS: Mapping[str, Aspect] = {
@@ -117,6 +118,8 @@ ASPECTS: Mapping[str, Aspect] = {
     EMBEDDINGS: Aspect(about="embeddings from outside"),
     PARAMETERS: Aspect(about="gradients of parameters"),
     TERMS: Aspect(about="losses of its own"),
+    # Poison that comes through where it means nothing; large numbers stand in for it.
+    NAN: Aspect(about="NaN at places that it masks"),
     # What widens a bound instead of leaving something out: see `harness.properties.bounds`.
     FIXED_SHAPES: Aspect(about="shapes that the routing of other tokens leaves alone"),
     WIDE: Aspect(about="float64 throughout"),
@@ -173,7 +176,7 @@ def left_out(unsupported: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         f"{aspect.about} ({unsupported[name]})"
         for name, aspect in aspects.items()
-        if aspect.clear is not None or name in DTYPES
+        if aspect.clear is not None or name in (*DTYPES, NAN)
     )
 
 

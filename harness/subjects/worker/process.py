@@ -37,7 +37,8 @@ class WorkerProcess:
         self._spec = spec
         self._printed: IO[bytes] = tempfile.TemporaryFile(prefix="worker-")  # noqa: SIM115 - closed by `close`
         self._channel, theirs = socket.socketpair()
-        self._channel.settimeout(spec.deadline_s)
+        self.deadline_s = spec.deadline_s
+        """How long an answer may take."""
         self._released: list[int] = []
         settings = {
             "descriptor": theirs.fileno(),
@@ -79,11 +80,12 @@ class WorkerProcess:
             WorkerFailure: anything else; if it died or was silent past the deadline, it is ended.
         """
         released, self._released = self._released, []
+        self._channel.settimeout(self.deadline_s)
         try:
             frames.send(self._channel, {**(request or {}), "ask": what, "release": released}, tensors)
             answer, found = frames.receive(self._channel)
         except TimeoutError as error:
-            raise self._ended(f"gave no answer to {what} within {self._spec.deadline_s:g} s") from error
+            raise self._ended(f"gave no answer to {what} within {self.deadline_s:g} s") from error
         except frames.FrameError as error:
             raise self._ended(f"answered {what} with {error}") from error
         except (OSError, EOFError) as error:
