@@ -80,7 +80,7 @@ def check_subject(factory: SubjectFactory, corpus: Corpus) -> Iterator[Finding]:
         yield built
         yield from _unreached([step.name for step in STEPS])
         return
-    yield Finding("build", Status.OK, f"{built.case.config} in {built.case.dtype}, pack {built.case.token()}")
+    yield Finding("build", Status.OK, _in_words(built.case))
     for number, step in enumerate(STEPS):
         finding = _found(step, built)
         yield finding
@@ -93,6 +93,13 @@ def _declared(unsupported: Mapping[str, str]) -> str:
     if not unsupported:
         return "nothing is declared unsupported, so everything will be asked"
     return "not supported: " + "; ".join(f"{aspect_of(name).about} ({why})" for name, why in unsupported.items())
+
+
+def _in_words(case: Case) -> str:
+    kind, *changes = case.config.split(",")
+    config = f"{kind} with {', '.join(changes)}" if changes else kind
+    lengths = ", ".join(map(str, case.lengths))
+    return f"{config}, in {case.dtype}; the pack has samples of {lengths} tokens and {case.total} in all"
 
 
 def _built(factory: SubjectFactory, corpus: Corpus) -> Asked | Finding:
