@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -150,11 +151,13 @@ def test_what_it_raises_as_unsupported_is_that_here() -> None:
         there.observe(CASE.pack(fakes.corpus()))
 
 
-def test_what_a_worker_prints_breaks_nothing() -> None:
+def test_what_a_worker_prints_breaks_nothing_and_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
     there, here = built(RemoteFactory(toy_spec("Printing"))), built(toy.Toy)
     pack = CASE.pack(fakes.corpus())
     with torch.no_grad():
-        assert torch.equal(there.observe(pack).depths[0].values, here.observe(pack).depths[0].values)
+        got = there.observe(pack)
+        assert capfd.readouterr() == ("", "")
+        assert torch.equal(got.depths[0].values, here.observe(pack).depths[0].values)
 
 
 def test_a_worker_that_dies_is_a_sentence_and_the_next_one_works(failing: list[WorkerSpec]) -> None:
@@ -174,12 +177,13 @@ def test_a_silent_worker_is_ended_at_its_deadline(failing: list[WorkerSpec]) -> 
     failing.append(toy_spec("Silent"))
     there = built(RemoteFactory(failing[0]))
     worker, _ = worker_of(failing[0])
-    worker.deadline_s = 0.3
+    worker.deadline_s, began = 0.3, time.monotonic()
     with pytest.raises(
         WorkerFailure, match=r"gave no answer to observe within 0.3 s; it last printed: waiting for rank 1$"
     ):
         there.observe(CASE.pack(fakes.corpus()))
     assert not worker.alive
+    assert time.monotonic() - began < 15
 
 
 def test_an_exception_there_is_one_line_here_with_the_trace_as_a_note() -> None:
@@ -225,24 +229,32 @@ def test_environment_variables_are_there_from_the_start(failing: list[WorkerSpec
     assert "Invalid -W option ignored" in worker._last_lines()
 
 
-def test_a_worker_ends_with_its_parent() -> None:
-    code = (
-        "import os, sys\n"
-        "from suites.harness.subjects.worker.test_subject import toy_spec\n"
-        "from harness.subjects.worker.subject import RemoteFactory\n"
-        "from harness.subjects.worker.process import worker_of\n"
-        "RemoteFactory(toy_spec('Toy'))\n"
-        "print(worker_of(toy_spec('Toy'))[0]._process.pid, flush=True)\n"
-        "sys.stdin.read()\n"
-        "os._exit(1)\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tree.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    handle = os.pidfd_open(worker)
-    parent.communicate()
+_ASKS = """
+import sys
+from harness.subjects.worker import frames, process
+from harness.subjects.worker.subject import RemoteFactory
+from suites.harness import fakes
+from suites.harness.subjects.worker.test_subject import CASE, built, toy_spec
+
+there = built(RemoteFactory(toy_spec("Silent")))
+worker, _ = process.worker_of(toy_spec("Silent"))
+sends = frames.send
+
+def told(*given):
+    sends(*given)
+    print(worker._process.pid, flush=True)
+
+frames.send = told
+there.observe(CASE.pack(fakes.corpus()))
+"""
+
+
+def test_a_worker_that_computes_ends_with_its_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _ASKS], cwd=tree.ROOT, stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        handle = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
     _wait_for_end(handle)
 
 
