@@ -18,6 +18,7 @@ from harness.catalogue import find_property
 from harness.engine.decide import decide
 from harness.properties.bounds import bounds_of
 from harness.properties.measure import moved_rows
+from harness.subjects.missing import missing_is_noted, note_what_is_missing
 from harness.subjects.protocol import Observation, Unsupported
 from harness.subjects.support import (
     EMBEDDINGS,
@@ -25,8 +26,6 @@ from harness.subjects.support import (
     PACKING,
     PADDING,
     PARAMETERS,
-    missing_is_noted,
-    note_what_is_missing,
     unsupported_by,
 )
 from harness.tolerance import relative_error

@@ -15,8 +15,9 @@ from harness.errors import UsageError
 from harness.kinds import config_from_text
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
+from harness.subjects.missing import missing_is_noted
 from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
-from harness.subjects.support import missing_is_noted, refusal, unsupported_by
+from harness.subjects.support import kept_clear, refusal, unsupported_by
 from harness.verdict import Outcome, Verdict
 
 
@@ -88,9 +89,11 @@ def _subject(built: dict[tuple[int | None, bool], Subject], factory: SubjectFact
 
 def _check_supported(thing: object, case: Case) -> None:
     """Raises Unsupported for a case that needs what a factory or a subject declares unsupported."""
-    reason = refusal(case, unsupported_by(thing))
+    unsupported = unsupported_by(thing)
+    reason = refusal(case, unsupported)
     if reason is not None:
-        raise Unsupported(reason)
+        clear = kept_clear(case, unsupported)
+        raise Unsupported(reason if refusal(clear, unsupported) else f"{reason}; ask {clear.token()} instead")
 
 
 def _unsupported(error: Unsupported, thing: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -70,12 +70,15 @@ def cases_of(work: Work, unit: Unit, properties: Collection[Property]) -> st.Sea
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     ranks = unit.most_ranks
     if ranks is None:
-        drawn = cases(unit.kind, size=size, natural=natural, dtypes=dtypes)
-        return drawn.map(lambda case: kept_clear(case, unsupported)) if unsupported else drawn
-    on_ranks = ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes)
+        return _clear_of(unsupported, cases(unit.kind, size=size, natural=natural, dtypes=dtypes))
+    on_ranks = _clear_of(unsupported, ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes))
     # One sample over all ranks is a corner for ranks, and says nothing of neighbours.
     about_ranks = all(prop.ranked for prop in properties)
     return on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1)
+
+
+def _clear_of(unsupported: Mapping[str, str], drawn: st.SearchStrategy[Case]) -> st.SearchStrategy[Case]:
+    return drawn.map(lambda case: kept_clear(case, unsupported)) if unsupported else drawn
 
 
 def undecided_unit(unit: Unit, reason: str) -> tuple[UnitResult, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from harness.properties.measure import generator
-from harness.subjects.support import note_what_is_missing
+from harness.subjects.missing import note_what_is_missing
 
 if TYPE_CHECKING:
     from harness.case import Case

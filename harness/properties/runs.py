@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
+from harness.subjects.missing import note_what_is_missing
 from harness.subjects.protocol import Observation
-from harness.subjects.support import note_what_is_missing
 from v4model import Pack, PackLayout
 
 if TYPE_CHECKING:

@@ -12,19 +12,16 @@ same, and a run that kept clear of something is never a pass as a whole: that pa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.case import DTYPES, Case
 from harness.errors import UsageError
 from harness.kinds import with_changes
-from harness.subjects.protocol import Observation
 
 if TYPE_CHECKING:
-    from v4model import Pack, V4Config
+    from v4model import Pack
 
 CSA_RATIO = 4
 """The compression ratio of layers with an indexer."""
@@ -140,6 +137,14 @@ def unsupported_by(thing: object) -> Mapping[str, str]:
     return declared
 
 
+def versions_of(thing: object) -> Mapping[str, str]:
+    """What a factory says of its own packages: versions by name, in an attribute `versions`, if it has one."""
+    versions = getattr(thing, "versions", {})
+    if not isinstance(versions, Mapping):
+        raise _unreadable(thing, f"versions of type {type(versions).__name__}", "a mapping from package to version")
+    return {str(name): str(version) for name, version in versions.items()}
+
+
 def aspect_of(name: str) -> Aspect:
     """The aspect of a declared name."""
     if (parts := _FIELD.fullmatch(name)) is None:
@@ -193,46 +198,6 @@ def refusal_of_pack(pack: Pack, unsupported: Mapping[str, str]) -> str | None:
         if is_needed and key in unsupported:
             return f"{ASPECTS[key].about}: {unsupported[key]}"
     return None
-
-
-def note_what_is_missing(seen: Observation, config: V4Config) -> None:
-    """Notes a depth or a term that the configuration has and the observation lacks.
-
-    What properties compare is what both runs give, so a depth that neither gives would go unseen. What is there may
-    still violate one; but it cannot hold, see `missing_is_noted`.
-    """
-    depths = config.num_nextn_predict_layers
-    if len(seen.depths) != depths + 1:
-        _note(f"it gives logits of {len(seen.depths)} depths, the configuration has {depths + 1}")
-    terms = {name.split(" ", 1)[0] for name in seen.sums}
-    wanted = ["main", *(f"mtp{depth}" for depth in range(1, depths + 1))]
-    if config.balance_coef and depths + config.num_hidden_layers > config.num_hash_layers:
-        wanted.append(BALANCE)
-    if config.index_kl_coef and CSA_RATIO in config.ratios:
-        wanted.append(KL)
-    missing = [name for name in wanted if name not in terms]
-    if missing:
-        _note(f"it gives no sum of {' and '.join(missing)}, which the configuration has")
-
-
-_missing: ContextVar[list[str] | None] = ContextVar("missing", default=None)
-
-
-@contextmanager
-def missing_is_noted() -> Iterator[list[str]]:
-    """Within, whatever a subject is found to give nothing of is added to the list."""
-    noted: list[str] = []
-    token = _missing.set(noted)
-    try:
-        yield noted
-    finally:
-        _missing.reset(token)
-
-
-def _note(what: str) -> None:
-    noted = _missing.get()
-    if noted is not None:
-        noted.append(what)
 
 
 def _changed(case: Case, changes: Mapping[str, str]) -> Case:

@@ -19,7 +19,7 @@ from torch import Tensor
 from harness.errors import HarnessError
 from harness.subjects.protocol import Recorder, Subject, SubjectFactory, Unsupported
 from harness.subjects.resolve import subject_factory
-from harness.subjects.support import unsupported_by
+from harness.subjects.support import unsupported_by, versions_of
 from harness.subjects.worker import frames, wire
 
 _Answer = tuple[dict[str, Any], list[Tensor]]
@@ -96,7 +96,7 @@ class _Served:
 
     def _load(self, request: Mapping[str, Any], _: list[Tensor]) -> _Answer:
         self._factory = subject_factory(request["factory"])
-        versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+        versions = {"python": platform.python_version(), "torch": str(torch.__version__), **versions_of(self._factory)}
         return {
             "protocol": wire.PROTOCOL,
             "unsupported": dict(unsupported_by(self._factory)),

@@ -85,8 +85,9 @@ def test_every_aspect_reads_as_a_clause() -> None:
 def test_a_case_that_needs_it_is_undecided_with_the_reason() -> None:
     verdict = verdict_of(toy.WithoutMtp, f"all,{CLEARED}/5.9/s1")
     assert verdict.outcome is Outcome.UNDECIDED
-    assert verdict.reason == "trunk toy does not support it: MTP depths: the toy predicts one token"
     cleared = kept_clear(Case.from_token("all/5.9/s1"), toy.WithoutMtp.unsupported)
+    told = "trunk toy does not support it: MTP depths: the toy predicts one token"
+    assert verdict.reason == f"{told}; ask {cleared.token()} instead"
     assert verdict_of(toy.WithoutMtp, cleared.token()).outcome is Outcome.HOLDS
 
 
@@ -123,6 +124,14 @@ def test_a_term_that_is_not_given_is_named() -> None:
         ).sums["kl"]
 
 
+def test_ranks_that_a_subject_does_not_run_on_are_undecided() -> None:
+    verdict = verdict_of(toy.Toy, f"all,{CLEARED}@2/5.9/s1", "cp_matches_one_rank")
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.UNDECIDED,
+        "toy does not support it: it runs on no ranks (no method on_ranks)",
+    )
+
+
 def small_run(factory: str, folder: Path, *names: str) -> Mapping[str, Outcome]:
     """Outcomes by property of a short run, and "" for the whole."""
     profile = replace(PROFILES["quick"], name="small", cases_per_kind=4, shrink_cases=20, most_vacuous=1.0)
@@ -142,6 +151,30 @@ def test_a_run_says_what_it_leaves_out() -> None:
         "MTP depths (none)",
         "float64 (float32 only)",
     )
+
+
+def test_a_run_on_ranks_is_kept_clear_too(tmp_path: Path) -> None:
+    profile = replace(PROFILES["quick"], name="small", ranked_per_kind=2, processes_per_kind=1)
+    names = ("cp_matches_one_rank",)
+    plan = Plan(properties=names, subject=f"{toy.__name__}:Toy", profile=profile, corpus=fakes.corpus(), cp=(2,))
+    report = run(plan, folder=tmp_path)
+    assert {reason for unit in report.units for reason in unit.reasons} == {
+        "toy does not support it: it runs on no ranks (no method on_ranks)"
+    }
+
+
+class Versioned(toy.Toy):
+    """Says what it is made of."""
+
+    versions: Mapping[str, str] = {"toys": "1.2"}
+
+
+def test_a_report_names_the_subjects_versions(tmp_path: Path) -> None:
+    profile = replace(PROFILES["quick"], name="small", cases_per_kind=1)
+    plan = Plan(properties=(ALONE,), subject=f"{__name__}:Versioned", profile=profile, corpus=fakes.corpus())
+    versions = run(plan, folder=tmp_path).versions
+    assert versions["toys of the subject"] == "1.2"
+    assert {"python", "torch"} <= versions.keys()
 
 
 def test_a_run_finds_what_leaks_all_the_same(tmp_path: Path) -> None:
