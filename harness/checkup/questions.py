@@ -21,11 +21,13 @@ from harness.properties.measure import moved_rows
 from harness.subjects.missing import missing_is_noted, note_what_is_missing
 from harness.subjects.protocol import Observation, Unsupported
 from harness.subjects.support import (
+    ASPECTS,
     EMBEDDINGS,
     INTERIOR_PADDING,
     PACKING,
     PADDING,
     PARAMETERS,
+    TERMS,
     unsupported_by,
 )
 from harness.tolerance import relative_error
@@ -149,9 +151,12 @@ def terms(asked: Asked) -> str:
     uncounted = sorted(seen.sums.keys() - seen.counts.keys())
     if uncounted:
         raise Wrong(f"sums without a count of the same name: {', '.join(uncounted)}")
+    named = f"sums of {', '.join(sorted({key.split(' ', 1)[0] for key in seen.sums}))}"
+    if TERMS in unsupported_by(asked.subject):
+        return f"{named}; losses are declared unsupported"
     if "loss" not in seen.losses:
         raise Wrong("losses have no 'loss', the total")
-    return f"sums of {', '.join(sorted({key.split(' ', 1)[0] for key in seen.sums}))}; losses with a total"
+    return f"{named}; losses with a total"
 
 
 def same_twice(asked: Asked) -> str:
@@ -235,6 +240,9 @@ def parameters_in_place(asked: Asked) -> str:
 
 
 def labels_and_losses(asked: Asked) -> str:
+    declared = unsupported_by(asked.subject)
+    if TERMS in declared:
+        raise Unsupported(f"{ASPECTS[TERMS].about}: {declared[TERMS]}")
     verdict = decide(find_property("labels_stay_inside"), asked.factory, asked.case, asked.corpus, fault=None)
     if verdict.outcome is Outcome.VIOLATED and verdict.witness is not None:
         raise Wrong(verdict.witness.sentence())

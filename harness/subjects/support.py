@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.case import DTYPES, Case
 from harness.errors import UsageError
 from harness.kinds import with_changes
+from v4model import V4Config
 
 if TYPE_CHECKING:
     from v4model import Pack
@@ -129,12 +130,17 @@ def unsupported_by(thing: object) -> Mapping[str, str]:
     if not isinstance(declared, Mapping):
         raise _unreadable(thing, f"unsupported of type {type(declared).__name__}", "a mapping from aspect to reason")
     for name, reason in declared.items():
-        if not isinstance(name, str) or (name not in ASPECTS and not _FIELD.fullmatch(name)):
-            known = f"one of {', '.join(ASPECTS)}, or field!=value"
+        if not isinstance(name, str) or not _is_known(name):
+            known = f"one of {', '.join(ASPECTS)}, or field!=value of the configuration"
             raise _unreadable(thing, f"unsupported aspect {name!r}", known)
         if not isinstance(reason, str) or not reason.strip():
             raise _unreadable(thing, f"reason {reason!r} for {name!r}", "a clause that says why")
     return declared
+
+
+def _is_known(name: str) -> bool:
+    field = _FIELD.fullmatch(name)
+    return name in ASPECTS if field is None else field.group(1) in {known.name for known in fields(V4Config)}
 
 
 def versions_of(thing: object) -> Mapping[str, str]:

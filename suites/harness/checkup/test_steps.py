@@ -53,6 +53,13 @@ def test_what_is_declared_is_left_out(subject: SubjectFactory) -> None:
     assert "the balance loss (the toy has no routers)" in declared.sentence
 
 
+def test_losses_that_are_declared_are_left_out() -> None:
+    statuses = {finding.step: finding.status for finding in findings_of(WithoutLossAndSaysSo)}
+    assert statuses["terms"] is Status.OK
+    assert statuses["labels and losses"] is Status.LEFT_OUT
+    assert statuses["gradients of parameters"] is Status.LEFT_OUT
+
+
 class Nameless(toy.Toy):
     name = " "
 
@@ -156,6 +163,10 @@ class LabelsOfTheStream(toy.Toy):
 class WithoutLoss(toy.Toy):
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         return replace(super().observe(pack, embeddings=embeddings), losses={})
+
+
+class WithoutLossAndSaysSo(WithoutLoss):
+    unsupported = MappingProxyType({**toy.Toy.unsupported, "losses": "its trainer's"})
 
 
 class SilentAboutBalance(toy.Toy):

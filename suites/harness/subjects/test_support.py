@@ -65,6 +65,7 @@ def test_what_no_case_can_do_without_is_refused(aspect: str, token: str) -> None
     [
         (["mtp"], "unsupported of type list; expected a mapping"),
         ({"mpt": "none"}, "unsupported aspect 'mpt'; expected one of mtp, balance"),
+        ({"hc_mul!=4": "built in"}, "unsupported aspect 'hc_mul!=4'"),
         ({"mtp": ""}, "reason '' for 'mtp'; expected a clause"),
         ({"mtp": None}, "reason None for 'mtp'"),
     ],
