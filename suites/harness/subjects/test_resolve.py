@@ -84,3 +84,12 @@ def test_what_is_wrong_is_one_sentence(name: str, words: str, capsys: pytest.Cap
         assert cli.run_cli([*command, *option, name]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert words in line
+
+
+@pytest.mark.parametrize(
+    "command", [["run", "--fault", "A1"], ["replay", "all/5.9/s1", "--fault", "A1"], ["faults", "--only", "A1"]]
+)
+def test_a_fault_that_would_not_be_planted_is_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_cli([*command, "--subject", f"{PLACE}:Toy"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "on toy; expected a subject whose `model` is a V4Model; where: subject" in line
