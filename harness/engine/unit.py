@@ -66,15 +66,16 @@ def cases_of(work: Work, unit: Unit, properties: Collection[Property]) -> st.Sea
     size = work.profile.size
     unsupported = unsupported_by(find_subject(work.subject))
     allowed = [decided_in(prop, unsupported) for prop in properties]
-    dtypes = [dtype for dtype in DTYPES if all(dtype in those for those in allowed)]
+    # Where the rows have none in common the verdict says so, case by case.
+    dtypes = [dtype for dtype in DTYPES if all(dtype in those for those in allowed)] or DTYPES[:1]
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     ranks = unit.most_ranks
     if ranks is None:
         return _clear_of(unsupported, cases(unit.kind, size=size, natural=natural, dtypes=dtypes))
-    on_ranks = _clear_of(unsupported, ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes))
+    on_ranks = ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes)
     # One sample over all ranks is a corner for ranks, and says nothing of neighbours.
     about_ranks = all(prop.ranked for prop in properties)
-    return on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1)
+    return _clear_of(unsupported, on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1))
 
 
 def _clear_of(unsupported: Mapping[str, str], drawn: st.SearchStrategy[Case]) -> st.SearchStrategy[Case]:

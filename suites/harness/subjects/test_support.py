@@ -164,6 +164,15 @@ def test_a_run_on_ranks_is_kept_clear_too(tmp_path: Path) -> None:
     }
 
 
+def test_rows_without_a_dtype_in_common_are_undecided_case_by_case(tmp_path: Path) -> None:
+    profile = replace(PROFILES["quick"], name="small", ranked_others_per_kind=2, meshes_per_kind=2)
+    names = ("query_sees_no_future", "ep_matches_one_rank", "pp_matches_one_rank", "cp_matches_one_rank")
+    plan = Plan(properties=names, subject=f"{toy.__name__}:Single", profile=profile, corpus=fakes.corpus(), cp=(2,))
+    report = run(plan, folder=tmp_path)
+    assert {unit.outcome for unit in report.units} == {Outcome.UNDECIDED}
+    assert all("toy does not support it" in reason for unit in report.units for reason in unit.reasons)
+
+
 class Versioned(toy.Toy):
     """Says what it is made of."""
 
