@@ -5,7 +5,7 @@ Letters: T tokens of the pack, V vocabulary, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,13 +17,16 @@ from harness.case import Case
 from harness.catalogue import find_property
 from harness.engine.decide import decide
 from harness.properties.bounds import bounds_of
+from harness.properties.index_loss import of_indexer
 from harness.properties.measure import moved_rows
+from harness.properties.runs import objective
 from harness.subjects.missing import missing_is_noted, note_what_is_missing
 from harness.subjects.protocol import Observation, Unsupported
 from harness.subjects.support import (
     ASPECTS,
     EMBEDDINGS,
     INTERIOR_PADDING,
+    KL,
     PACKING,
     PADDING,
     PARAMETERS,
@@ -205,16 +208,18 @@ def gradients_of_embeddings(asked: Asked) -> str:
 
 
 def gradients_of_parameters(asked: Asked) -> str:
-    leaves = dict(asked.subject.parameters())
-    loss = asked.observe().losses["loss"]
+    declared, leaves, seen = unsupported_by(asked.subject), dict(asked.subject.parameters()), asked.observe()
+    # Without losses the sums they are made of; without KL nothing is meant to teach an indexer.
+    loss = objective(seen) if TERMS in declared else seen.losses["loss"]
+    taught = leaves.keys() - (of_indexer(leaves) if KL in declared else set())
     if not loss.requires_grad:
         raise Wrong("the loss carries no graph")
-    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    without = [key for key, grad in zip(leaves, found, strict=True) if grad is None]
+    found: Sequence[Tensor | None] = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    without = [key for key, grad in zip(leaves, found, strict=True) if grad is None and key in taught]
     if without:
         few = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
         raise Wrong(f"the loss does not reach {few}; leave out what no loss is meant to reach")
-    return f"the loss reaches all {len(leaves)}"
+    return f"the loss reaches all {len(taught)}" + (" but the indexers'" if len(taught) < len(leaves) else "")
 
 
 def parameters_in_place(asked: Asked) -> str:

@@ -57,7 +57,23 @@ def test_losses_that_are_declared_are_left_out() -> None:
     statuses = {finding.step: finding.status for finding in findings_of(WithoutLossAndSaysSo)}
     assert statuses["terms"] is Status.OK
     assert statuses["labels and losses"] is Status.LEFT_OUT
-    assert statuses["gradients of parameters"] is Status.LEFT_OUT
+    assert statuses["gradients of parameters"] is Status.OK
+
+
+class WithIndexer(toy.Toy):
+    """Has an indexer that nothing teaches."""
+
+    def __init__(self, config: V4Config, dtype: torch.dtype, seed: int) -> None:
+        super().__init__(config, dtype, seed)
+        self._unused = torch.zeros(3, requires_grad=True)
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        return {**super().parameters(), "layers.0.indexer.weight": self._unused}
+
+
+def test_an_indexer_that_nothing_is_to_teach_may_be_without_gradient() -> None:
+    (found,) = [finding for finding in findings_of(WithIndexer) if finding.step == "gradients of parameters"]
+    assert (found.status, found.sentence) == (Status.OK, "the loss reaches all 5 but the indexers'")
 
 
 class Nameless(toy.Toy):
