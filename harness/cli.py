@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report
+from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report, cli_subject
 from harness.errors import CaseError, HarnessError, UsageError
 from v4model.console import exit_with, progress, run_app
 
@@ -39,8 +39,16 @@ cli_faults.add_to(app)
 cli_nightly.add_to(app)
 cli_odds.add_to(app)
 cli_report.add_to(app)
+cli_subject.add_to(app)
 
-SubjectOption = Annotated[str, typer.Option("--subject", metavar="NAME", help="A subject's name, or module:factory.")]
+SubjectOption = Annotated[
+    str,
+    typer.Option(
+        "--subject",
+        metavar="NAME",
+        help="A subject: a name of `harness list`, module:factory, worker:PYTHON:MODULE:FACTORY, or a worker's .toml.",
+    ),
+]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="PROPERTY", help="This property alone; may be repeated.")
 ]
@@ -160,7 +168,7 @@ def explain_command(
 @app.command("list")
 def list_command() -> None:
     """List properties, kinds of configuration, strata, subjects, faults, rewrites and profiles."""
-    from harness.catalogue import SUBJECTS, properties
+    from harness.catalogue import known_subjects, properties
     from harness.engine import PROFILES
     from harness.faults.absent import ABSENT
     from harness.faults.registry import load_faults
@@ -177,9 +185,10 @@ def list_command() -> None:
     for title, names in (("layouts and sizes", LAYOUT_STRATA), ("cuts between ranks", CUT_STRATA)):
         print(f"Strata of {title}", *(f"  {name}" for name in names), sep="\n")
     print("Subjects")
-    for name, (_, about) in SUBJECTS.items():
-        print(f"  {name}  {about}")
+    for name, known in known_subjects().items():
+        print(f"  {name}  {known.about} ({known.source})")
     print("  module:factory  any callable (config, dtype, seed) -> Subject")
+    print("  worker:PYTHON:MODULE:FACTORY, or FILE.toml  one in another Python environment")
     print("Faults")
     for fault in load_faults():
         ranks = f" on {', '.join(map(str, fault.ranks))} ranks" if fault.ranks else ""
@@ -217,10 +226,13 @@ def _plan(
     fault: str | None,
     cp: tuple[int, ...],
 ) -> Plan:
+    from harness.catalogue import find_fault, find_subject
     from harness.corpus import load_corpus
-    from harness.engine import Plan, find_profile
+    from harness.engine import Plan, check_plantable, find_profile
 
     found = find_profile(profile)
+    if fault is not None:
+        check_plantable(find_fault(fault), find_subject(subject), name=f"subject {subject}")
     if seed is None and not found.derandomize:
         seed = secrets.randbelow(1 << 32)  # drawn here, so that the report can say it
     plan = Plan(
@@ -308,11 +320,17 @@ def _asked(
 ) -> tuple[Case, list[Property], SubjectFactory, Fault | None]:
     """What is to be checked again; a wrong name or configuration is the caller's mistake, not an undecided check."""
     from harness.catalogue import find_fault, find_property, find_subject
+    from harness.engine import check_plantable
 
     case = _case(token_or_file)
     case.v4config()
     properties = [find_property(name) for name in _property_names(only)]
-    return case, properties, find_subject(subject), None if fault is None else find_fault(fault)
+    factory = find_subject(subject)
+    if fault is None:
+        return case, properties, factory, None
+    planted = find_fault(fault)
+    check_plantable(planted, factory, name=f"subject {subject}")
+    return case, properties, factory, planted
 
 
 def _case(token_or_file: str) -> Case:

@@ -33,6 +33,9 @@ def faults_command(
         list[str] | None,
         typer.Option("--only", metavar="NAME", help="This fault or rewrite, or `healthy`; may be repeated."),
     ] = None,
+    subject: Annotated[
+        str, typer.Option(metavar="NAME", help="A subject that is built on V4Model; --subject of `harness run`.")
+    ] = "v4model",
     profile: Annotated[str, typer.Option(metavar="NAME", help="Whose cases it has to be caught in.")] = "ci",
     seed: Annotated[int | None, typer.Option(min=0, help="Draw other cases than the profile's own.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as processors by default.")] = None,
@@ -43,14 +46,17 @@ def faults_command(
 
     `harness report FILE` makes a page of what --output wrote.
     """
+    from harness.catalogue import find_subject
     from harness.corpus import load_corpus
-    from harness.engine import find_profile
+    from harness.engine import check_plantable, find_profile
     from harness.engine.unit import Work
+    from harness.faults.registry import load_faults
     from harness.matrix.run import Asking, items
 
     if output is not None and (output.is_dir() or not output.parent.is_dir()):
         raise UsageError(got=str(output), expected="a file in a folder that exists", where="--output")
-    work = Work(subject="v4model", profile=find_profile(profile), corpus=load_corpus(None), seed=seed, fault=None)
+    check_plantable(load_faults()[0], find_subject(subject), name=f"subject {subject}")
+    work = Work(subject=subject, profile=find_profile(profile), corpus=load_corpus(None), seed=seed, fault=None)
     asking = Asking(work, items(only or ()), whole=not only)
     try:
         with progress("faults and rewrites", total=len(asking.items)) as advance:

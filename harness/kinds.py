@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,13 @@ def check_text(text: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise CaseError(got=f"field {twice[0]} twice", expected="each field once", where=f"the case's config {text!r}")
+
+
+def with_changes(text: str, changes: Mapping[str, str]) -> str:
+    """The configuration text with these fields set, whatever it said of them; fields in the order of their names."""
+    kind, *given = text.split(",")
+    fields = {**dict(change.split("=", 1) for change in given), **changes}
+    return ",".join((kind, *(f"{name}={value}" for name, value in sorted(fields.items()))))
 
 
 def config_from_text(text: str) -> V4Config:

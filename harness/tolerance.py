@@ -19,6 +19,16 @@ EXACT = 0.0
 # (a row that mixes two samples, a shifted label) moves at least 1e-6. 1e-9 keeps three decades from either.
 REORDERED_F64 = 1e-9
 
+# The same for a subject that computes in float32, whatever the dtype of its values. One operation rounds by 6e-8, 2^29
+# times as much, so the 1e-11 that healthy float64 code was seen apart at worst (see below) becomes 5e-3; twice that is
+# allowed. A defect that moves less than a hundredth of a tensor's maximum is not seen, which float64 would show.
+REORDERED_F32 = 1e-2
+
+# How far an embedding is moved, relative to itself, to learn whether rounding decides what a row gives (a top-k among
+# nearly equal values): 16 roundings, as many as a few layers of sums leave.
+ROUNDINGS_F64 = 16 * 2.0**-53
+ROUNDINGS_F32 = 16 * 2.0**-24
+
 # Gradients of scalars that are sums of cancelling terms (the mHC scales have one element) were seen 1e-11 of their own
 # maximum apart on healthy code, and may be far smaller than the model's other gradients. A tensor's error is therefore
 # never measured against less than this share of the largest gradient of the whole model.

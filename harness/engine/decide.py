@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
+
+import torch
 
 from harness.case import Case
 from harness.corpus import Corpus
 from harness.errors import UsageError
+from harness.kinds import config_from_text
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
-from harness.subjects.protocol import Subject, SubjectFactory
-from harness.verdict import Verdict
+from harness.subjects.missing import missing_is_noted
+from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
+from harness.subjects.support import kept_clear, refusal, unsupported_by
+from harness.verdict import Outcome, Verdict
 
 
 class Planted(Protocol):
@@ -38,8 +43,9 @@ class Planted(Protocol):
 def decide(prop: Property, factory: SubjectFactory, case: Case, corpus: Corpus, *, fault: Planted | None) -> Verdict:
     """Build the subject for the case, plant the fault if there is one, and check the property.
 
-    Whatever the subject or the property raises makes the verdict UNDECIDED, with the exception's type and first line;
-    and so does a fault on processes, where it would not be planted, or one of ranks on a case that has none.
+    What the subject does not support makes the verdict UNDECIDED, with its own reason, whether it declared it or raised
+    `Unsupported`. So does whatever else it or the property raises, with the exception's type and first line; and a
+    fault on processes, where it would not be planted, or one of ranks on a case that has none.
     """
     ((verdict, _),) = decide_together([(prop, case)], factory, corpus, fault=fault)
     return verdict
@@ -61,6 +67,8 @@ def decide_together(
             try:
                 subject = _subject(subjects, factory, case)
                 verdict = _checked(prop, subject, case, corpus, fault=fault)
+            except Unsupported as error:
+                verdict = Verdict.undecided(_unsupported(error, subjects.get((None, False), factory)))
             except Exception as error:  # the subject is someone else's code, and its crash is a fact about it
                 verdict = Verdict.undecided(describe_error(error))
             verdicts.append((verdict, time.perf_counter() - began))
@@ -71,10 +79,27 @@ def _subject(built: dict[tuple[int | None, bool], Subject], factory: SubjectFact
     """The subject on the case's ranks, one of those built so far if it is there."""
     one, wanted = (None, False), (case.ranks, case.processes)
     if one not in built:
+        _check_supported(factory, case)
         built[one] = factory(case.v4config(), case.torch_dtype(), case.seed)
+    _check_supported(built[one], case)
     if wanted not in built:
         built[wanted] = on_ranks(built[one], case)
     return built[wanted]
+
+
+def _check_supported(thing: object, case: Case) -> None:
+    """Raises Unsupported for a case that needs what a factory or a subject declares unsupported."""
+    unsupported = unsupported_by(thing)
+    reason = refusal(case, unsupported)
+    if reason is not None:
+        clear = kept_clear(case, unsupported)
+        raise Unsupported(reason if refusal(clear, unsupported) else f"{reason}; ask {clear.token()} instead")
+
+
+def _unsupported(error: Unsupported, thing: object) -> str:
+    name = getattr(thing, "name", None) or getattr(thing, "__name__", type(thing).__name__)
+    lines = str(error).strip().splitlines()
+    return f"{name} does not support it: {lines[0] if lines else 'no reason given'}"
 
 
 def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fault: Planted | None) -> Verdict:
@@ -83,24 +108,49 @@ def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fa
     if fault is not None and fault.ranks and case.ranks is None:
         sizes = " or ".join(f"@{ranks}" for ranks in fault.ranks)
         return Verdict.undecided(f"fault {fault.name} is one of ranks, and the case runs on none (write {sizes})")
-    if case.dtype not in prop.dtypes:
-        return Verdict.undecided(f"{prop.name} is decided in {' or '.join(prop.dtypes)}, not in {case.dtype}")
-    with nullcontext() if fault is None else fault.apply(subject):
+    if case.dtype not in (dtypes := decided_in(prop, unsupported_by(subject))):
+        return Verdict.undecided(f"{prop.name} is decided in {' or '.join(dtypes)}, not in {case.dtype}")
+    with nullcontext() if fault is None else fault.apply(subject), missing_is_noted() as missing:
         verdict: object = prop.check(subject, case, corpus)
     if not isinstance(verdict, Verdict):
         return Verdict.undecided(f"the check returned {type(verdict).__name__} instead of a Verdict")
+    if verdict.outcome is Outcome.HOLDS and missing:
+        raise Unsupported(missing[0])
     return verdict
 
 
+def decided_in(prop: Property, unsupported: Mapping[str, str]) -> tuple[str, ...]:
+    """The dtypes that a property can be decided in, of those that a subject has if it has one.
+
+    Where a subject lacks them all, a property whose bound follows rounding takes float32 for the others.
+    """
+    had = tuple(dtype for dtype in prop.dtypes if dtype not in unsupported)
+    if not had and prop.rounded and "float32" not in unsupported:
+        return ("float32",)
+    return had or prop.dtypes
+
+
+def check_plantable(fault: Planted, factory: SubjectFactory, *, name: str) -> None:
+    """Raises UsageError for a fault that the subject of that name does not let be planted.
+
+    Faults are planted in the modules of `V4Model`; a subject that is not built on it would run healthy.
+    """
+    try:
+        with fault.apply(factory(config_from_text("all"), torch.float64, 0)):
+            pass
+    except UsageError as error:
+        raise UsageError(got=f"fault {fault.name} on {error.got}", expected=error.expected, where=name) from error
+    except Exception:  # of this subject, which is not the case's own: that one will tell
+        return
+
+
 def on_ranks(subject: Subject, case: Case) -> Subject:
-    """The subject as the case wants it, on one rank or on several; raises UsageError if it has no ranks to offer."""
+    """The subject as the case wants it, on one rank or on several; raises Unsupported if it has no ranks to offer."""
     if case.ranks is None:
         return subject
     make = getattr(subject, "on_ranks", None)
     if make is None:
-        raise UsageError(
-            got=f"{subject.name} without on_ranks(ranks)", expected="a subject with ranks", where="subject"
-        )
+        raise Unsupported("it runs on no ranks (no method on_ranks)")
     ranked: Subject = make(case.ranks, processes=case.processes)
     return ranked
 

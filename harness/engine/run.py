@@ -21,6 +21,7 @@ from harness.kinds import KINDS
 from harness.properties import Property
 from harness.report import Report, ResultLines, UnitResult, write_report
 from harness.strata import CUT_STRATA, DTYPE_STRATA, LAYOUT_STRATA
+from harness.subjects.support import left_out, unsupported_by, versions_of
 
 CHECKED_ON_RANKS = ("query_sees_only_its_sample", "query_sees_no_future")
 
@@ -152,16 +153,19 @@ def run(plan: Plan, *, folder: Path, jobs: int = 1, done: Callable[[UnitResult],
         folder=str(folder),
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - began,
-        versions=_versions(),
+        versions=_versions(plan.subject),
         planned=len(rows),
         wanted_strata=plan.wanted_strata,
         most_vacuous=1.0 if plan.fault else plan.profile.most_vacuous,
+        left_out=left_out(unsupported_by(find_subject(plan.subject))),
         units=tuple(results[key] for kind, row in rows if (key := (row.property_name, kind + row.place)) in results),
     )
     write_report(report, folder)
     return report
 
 
-def _versions() -> dict[str, str]:
+def _versions(subject: str) -> dict[str, str]:
     packages = ("torch", "hypothesis", "tokenizers")
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
+    own = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
+    theirs = versions_of(find_subject(subject))
+    return {**own, **{f"{name} of the subject": version for name, version in theirs.items()}}

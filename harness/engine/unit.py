@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.case import DTYPES, Case
 from harness.catalogue import find_fault, find_property, find_subject
 from harness.corpus import Corpus
-from harness.engine.decide import decide_together, describe_error
+from harness.engine.decide import decide_together, decided_in, describe_error
 from harness.engine.profiles import Profile
 from harness.engine.row import Row, Unit
 from harness.engine.search import search
@@ -19,6 +19,7 @@ from harness.report import UnitResult
 from harness.strata import strata_of
 from harness.strategies.cuts import ranked_cases
 from harness.strategies.packs import cases
+from harness.subjects.support import kept_clear, unsupported_by
 from harness.verdict import Outcome, Verdict
 
 
@@ -58,17 +59,27 @@ def search_unit(work: Work, unit: Unit) -> tuple[UnitResult, ...]:
 
 
 def cases_of(work: Work, unit: Unit, properties: Collection[Property]) -> st.SearchStrategy[Case]:
-    """What the rows of a unit are asked about; on the largest number of ranks among them."""
+    """What the rows of a unit are asked about, on the largest number of ranks among them.
+
+    Cases are kept clear of what the subject declares unsupported, where that can be: the rest is undecided.
+    """
     size = work.profile.size
-    dtypes = [dtype for dtype in DTYPES if all(dtype in prop.dtypes for prop in properties)]
+    unsupported = unsupported_by(find_subject(work.subject))
+    allowed = [decided_in(prop, unsupported) for prop in properties]
+    # Where the rows have none in common the verdict says so, case by case.
+    dtypes = [dtype for dtype in DTYPES if all(dtype in those for those in allowed)] or DTYPES[:1]
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     ranks = unit.most_ranks
     if ranks is None:
-        return cases(unit.kind, size=size, natural=natural, dtypes=dtypes)
+        return _clear_of(unsupported, cases(unit.kind, size=size, natural=natural, dtypes=dtypes))
     on_ranks = ranked_cases(unit.kind, ranks=ranks, size=size, natural=natural, dtypes=dtypes)
     # One sample over all ranks is a corner for ranks, and says nothing of neighbours.
     about_ranks = all(prop.ranked for prop in properties)
-    return on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1)
+    return _clear_of(unsupported, on_ranks if about_ranks else on_ranks.filter(lambda case: len(case.lengths) > 1))
+
+
+def _clear_of(unsupported: Mapping[str, str], drawn: st.SearchStrategy[Case]) -> st.SearchStrategy[Case]:
+    return drawn.map(lambda case: kept_clear(case, unsupported)) if unsupported else drawn
 
 
 def undecided_unit(unit: Unit, reason: str) -> tuple[UnitResult, ...]:

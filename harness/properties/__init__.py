@@ -39,7 +39,8 @@ class Property:
 
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
-    dtypes: those it can decide in, the one to prefer first; sums in another order are bounded for float64 only.
+    dtypes: those it can decide in, the one to prefer first. rounded: its bound follows rounding, so that a subject
+    without any of them can be asked in float32 (`harness.properties.bounds`).
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
     processes. least_ranks: fewer say nothing. looks_at: the model, steps on meshes of ranks, or how data is packed.
     observed: what it compares, for the pack's lengths; None for outputs and gradients of the model.
@@ -50,6 +51,7 @@ class Property:
     check: Check
     kinds: tuple[str, ...] = KINDS
     dtypes: tuple[str, ...] = ("float64",)
+    rounded: bool = False
     ranked: bool = False
     on_processes: bool = False
     least_ranks: int = 1

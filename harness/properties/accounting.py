@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.bounds import bounds_of
 from harness.properties.measure import generator, place_of
 from harness.properties.tally import Tally
-from harness.tolerance import EXACT, REORDERED_F64
+from harness.tolerance import EXACT
 from v4model import Pack
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def labels_of(layout: PackLayout, *, depth: int) -> list[Label]:
 
 def _labels_stay_inside(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     pack = case.pack(corpus)
-    tally = Tally(NAME, bound=REORDERED_F64, layout=pack.layout)
+    tally = Tally(NAME, bound=bounds_of(subject, case).reordered, layout=pack.layout)
     # The text's own mask, one that switches at any token, and none at all.
     for number, mask in enumerate((pack.supervised, _random_mask(case, pack), torch.zeros_like(pack.supervised))):
         masked = Pack(pack.tokens, layout=pack.layout, supervised=mask)
@@ -129,5 +130,6 @@ register(
         NAME,
         "depth k at position t is scored on token t+k+1 of its own sample or on nothing, and losses count just those",
         _labels_stay_inside,
+        rounded=True,
     )
 )

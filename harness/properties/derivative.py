@@ -20,6 +20,7 @@ from harness.properties import Property, register
 from harness.properties.index_loss import of_indexer
 from harness.properties.measure import generator
 from harness.properties.runs import gradients
+from harness.subjects.support import KL, unsupported_by
 from harness.tolerance import DIFFERENCES_F64
 from harness.verdict import Verdict
 from harness.witness import Witness
@@ -55,7 +56,7 @@ def _are_derivatives(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     # The KL term's target and inputs are held fixed, so it has a derivative along the indexer only; and nothing else
     # depends on the indexer but by its choices.
     questions = [_Question("the losses", tuple(leaves.keys() - indexer), of_index_loss=False)]
-    if indexer:
+    if indexer and KL not in unsupported_by(subject):
         questions.append(_Question("the KL term", tuple(sorted(indexer)), of_index_loss=True))
     worst = 0.0
     for question in questions:

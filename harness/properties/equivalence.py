@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, generator, tokens_of
 from harness.properties.perturb import Inputs
 from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_runs
 from harness.subjects.alone import Alone, recorded_alone
-from harness.tolerance import REORDERED_F64
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
 
@@ -43,11 +43,11 @@ def _equals_alone(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     embeddings = _embeddings_or_lookup(subject, pack, draw(case, ALONE))
     packed = run_with_gradients(subject, pack, embeddings=embeddings)
     alone = run_with_gradients(Alone(subject), pack, embeddings=embeddings)
-    tally = Tally(ALONE, bound=REORDERED_F64, layout=pack.layout)
+    tally = Tally(ALONE, bound=bounds_of(subject, case).reordered, layout=pack.layout)
     tokens = tokens_of(pack.layout.real)
     compare_runs(tally, packed, alone, tokens=tokens, other=tokens, than="the samples alone")
     return localised(
-        tally.verdict(),
+        unless_rounding_decides(tally.verdict(), subject, case, pack),
         subject,
         layout=pack.layout,
         got=lambda recorder: recorder.layer_outputs(pack, embeddings=embeddings),
@@ -65,11 +65,11 @@ def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     moved = run_with_gradients(subject, moved_pack)
     # The law makes sums and gradients add up over samples, so the sample in front is added to those without it.
     given = added(run_with_gradients(subject, pack), run_with_gradients(subject, front))
-    tally = Tally(ORDER, bound=REORDERED_F64, layout=pack.layout)
+    tally = Tally(ORDER, bound=bounds_of(subject, case).reordered, layout=pack.layout)
     than = f"those in the order {order} behind another sample of {front.layout.total} tokens"
     compare_runs(tally, given, moved, tokens=tokens_of(pack.layout.real), other=moved_to, than=than)
     return localised(
-        tally.verdict(),
+        unless_rounding_decides(tally.verdict(), subject, case, pack),
         subject,
         layout=pack.layout,
         got=lambda recorder: recorder.layer_outputs(pack),
@@ -95,6 +95,7 @@ register(
         ALONE,
         "logits, losses and every gradient of packed samples are those of each sample run alone",
         _equals_alone,
+        rounded=True,
     )
 )
 register(
@@ -102,5 +103,6 @@ register(
         ORDER,
         "samples in another order, with another sample in front, give the same logits, losses and gradients",
         _changes_nothing,
+        rounded=True,
     )
 )

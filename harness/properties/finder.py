@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from harness.properties.bounds import bounds_of
 from harness.properties.influence import Influence
 from harness.properties.locate import is_brief, located
 from harness.properties.measure import moved_rows, place_of, row_differences, rows_of_samples, tokens_of
 from harness.properties.perturb import Manner, other_tokens
-from harness.tolerance import EXACT
+from harness.tolerance import EXACT, largest_magnitude
 from harness.witness import Witness
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Finder:
         self._layout = pack.layout
         self._name = name
         self._allowed = allowed
+        self._still = bounds_of(subject, case).still
+        self.error = 0.0
+        """The largest relative movement seen of a row that should keep still, where less than bits is asked."""
         self.influence = Influence(subject, case, pack)
         self.ids = other_tokens(case, pack, vocab_size=subject.config.vocab_size)
 
@@ -69,7 +73,7 @@ class Finder:
             mask = torch.zeros_like(marked)
             mask[some] = True
             got, expected = (_table(run, depth, kind) for run in (self._run(manner, mask), self.influence.observation))
-            return moved_rows(got, expected) & watched(depth, kind), row_differences(got, expected)
+            return self._differ(got, expected, watched(depth, kind)), row_differences(got, expected)
 
         suspects = _by_distance(tokens_of(marked), torch.tensor([query]))
         source = _narrowed(suspects, lambda some: bool(moved_by(some)[0][query]))
@@ -77,7 +81,16 @@ class Finder:
         if (by_source & rows).any():
             query = int(_by_distance(tokens_of(by_source & rows), torch.tensor([source]))[0])
         branch = "loss" if kind == "nll" else "unknown"
-        return self._witness(manner, depth, query, source, branch=branch, what=what, magnitude=float(difference[query]))
+        return self._witness(
+            manner,
+            depth,
+            query,
+            source,
+            branch=branch,
+            what=what,
+            magnitude=float(difference[query]),
+            bound=self._still * largest_magnitude(_table(self.influence.observation, depth, kind)),
+        )
 
     def reaches(self, rows: Sequence[Tensor], *, forbidden: Tensor) -> bool:
         """Whether a gradient from the rows ([T] bool a depth) at a forbidden embedding ([T] bool) is not exactly 0."""
@@ -112,20 +125,37 @@ class Finder:
         for depth in range(self.num_depths):
             for kind in ("logits", "nll"):
                 one, two = _table(got, depth, kind), _table(expected, depth, kind)
-                rows = moved_rows(one, two) & watched(depth, kind)
+                rows = self._differ(one, two, watched(depth, kind))
                 if rows.any():
                     return depth, kind, rows
         return None
+
+    def _differ(self, got: Tensor, expected: Tensor, watched: Tensor) -> Tensor:
+        """[T] bool: watched rows that moved, by a bit or, where shapes are not fixed, by more than their bound."""
+        if self._still == EXACT:
+            return moved_rows(got, expected) & watched
+        errors = torch.where(watched, row_differences(got, expected), 0) / max(largest_magnitude(expected), 1e-300)
+        self.error = max(self.error, float(errors.max()))
+        return errors > self._still
 
     def _run(self, manner: Manner, marked: Tensor) -> Observation:
         return manner.applied(marked).observe(self._subject)
 
     def _brief_witness(self, depth: int, query: int | None, *, what: str) -> Witness:
         place = None if query is None else place_of(self._layout, query)
-        return Witness(property=self._name, depth=depth, query=place, what=what, magnitude=math.inf, bound=EXACT)
+        return Witness(property=self._name, depth=depth, query=place, what=what, magnitude=math.inf, bound=self._still)
 
     def _witness(
-        self, manner: Manner, depth: int, query: int, source: int, *, branch: str, what: str, magnitude: float
+        self,
+        manner: Manner,
+        depth: int,
+        query: int,
+        source: int,
+        *,
+        branch: str,
+        what: str,
+        magnitude: float,
+        bound: float = EXACT,
     ) -> Witness:
         """branch: what it is if no recorded part of the model differs between the two runs."""
         only = torch.zeros_like(self._layout.real)
@@ -140,7 +170,7 @@ class Finder:
             branch=branch,
             what=what,
             magnitude=magnitude,
-            bound=EXACT,
+            bound=bound,
         )
         return located(
             witness,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harness.properties.measure import generator
+from harness.subjects.missing import note_what_is_missing
 
 if TYPE_CHECKING:
     from harness.case import Case
@@ -43,6 +44,7 @@ class Influence:
         self._leaf = self.embeddings.clone().requires_grad_()
         with _frozen(subject.parameters().values()):
             self.observation = subject.observe(pack, embeddings=self._leaf)
+        note_what_is_missing(self.observation, subject.config)
         source = generator(case, "projection")
         self._projections = [
             torch.randn(depth.values.shape, generator=source, dtype=torch.float64).to(depth.values.dtype)

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from harness.case import DTYPES
 from harness.properties import Property, register
+from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.finder import Finder
 from harness.properties.measure import draw, rows_of_samples
 from harness.properties.perturb import Manner, large_embeddings, nan_embeddings
-from harness.tolerance import EXACT
+from harness.subjects.support import FIXED_SHAPES, NAN, unsupported_by
 from harness.verdict import Verdict
 from harness.witness import Witness
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from harness.case import Case
     from harness.corpus import Corpus
     from harness.subjects.protocol import Subject
-    from v4model import PackLayout
+    from v4model import Pack, PackLayout
 
 SAMPLE = "query_sees_only_its_sample"
 FUTURE = "query_sees_no_future"
@@ -37,19 +38,19 @@ def _sees_only_its_sample(subject: Subject, case: Case, corpus: Corpus) -> Verdi
     layout = pack.layout
     if layout.num_samples < 2:
         return Verdict.vacuous("one sample only: there is no neighbour to see")
-    if not subject.config.experts_have_fixed_shape:
-        return _shapes_move()
+    if _shapes_move(subject):
+        return Verdict.undecided(_SHAPES_MOVE)
     same_sample = layout.sample[:, None] == layout.sample[None, :]
     finder = Finder(subject, case, pack, name=SAMPLE, allowed=lambda _depth: same_sample)
     choose = draw(case, "isolation")
     group = rows_of_samples(layout, some_samples(layout.num_samples, choose))
     rest = layout.real & ~group
-    nan = nan_embeddings(pack, finder.influence.embeddings)
     large = large_embeddings(case, pack, finder.influence.embeddings)
+    nan = large if NAN in unsupported_by(subject) else nan_embeddings(pack, finder.influence.embeddings)
     # Ids reach everything: lookup, hash router, labels. NaN also shows what is only multiplied by 0, unless a
     # comparison swallows it, which large numbers pass.
     plan = [(finder.ids, group), (finder.ids, rest), (nan, group), (choose.choice([nan, large]), rest)]
-    return _first(_neighbours_seen(finder, plan, (group, rest)))
+    return _first(_neighbours_seen(finder, plan, (group, rest)), finder, subject=subject, case=case, pack=pack)
 
 
 def _neighbours_seen(
@@ -77,8 +78,8 @@ def _sees_no_future(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     layout = pack.layout
     if max(layout.lengths) < 2:
         return Verdict.vacuous("samples of one token only: no token has a future")
-    if not subject.config.experts_have_fixed_shape:
-        return _shapes_move()
+    if _shapes_move(subject):
+        return Verdict.undecided(_SHAPES_MOVE)
     same_sample = layout.sample[:, None] == layout.sample[None, :]
     token = torch.arange(layout.total)
 
@@ -89,7 +90,7 @@ def _sees_no_future(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     finder = Finder(subject, case, pack, name=FUTURE, allowed=allowed)
     choose = draw(case, "future")
     cuts = [_cuts(layout, ratios, choose) for ratios in ((), subject.config.ratios) for _ in range(2)]
-    return _first(_futures_seen(finder, layout, cuts))
+    return _first(_futures_seen(finder, layout, cuts), finder, subject=subject, case=case, pack=pack)
 
 
 def _futures_seen(finder: Finder, layout: PackLayout, cuts: Sequence[Tensor]) -> Iterator[Witness | None]:
@@ -138,13 +139,19 @@ def _cuts(layout: PackLayout, ratios: Sequence[int], choose: random.Random) -> T
     return cut
 
 
-def _first(witnesses: Iterator[Witness | None]) -> Verdict:
+def _first(witnesses: Iterator[Witness | None], finder: Finder, *, subject: Subject, case: Case, pack: Pack) -> Verdict:
     witness = next((witness for witness in witnesses if witness is not None), None)
-    return Verdict.holds(error=0.0, bound=EXACT) if witness is None else Verdict.violated(witness)
+    if witness is None:
+        return Verdict.holds(error=finder.error, bound=bounds_of(subject, case).still)
+    return unless_rounding_decides(Verdict.violated(witness), subject, case, pack)
 
 
-def _shapes_move() -> Verdict:
-    return Verdict.undecided("expert shapes depend on the routing of other tokens, so bits are not fixed")
+_SHAPES_MOVE = "expert shapes depend on the routing of other tokens, so bits are not fixed"
+
+
+def _shapes_move(subject: Subject) -> bool:
+    """Whether bits are not fixed though the subject does not say so; one that does is held to a bound instead."""
+    return not subject.config.experts_have_fixed_shape and FIXED_SHAPES not in unsupported_by(subject)
 
 
 register(

@@ -22,6 +22,7 @@ from harness.properties.read_record import record_of
 from harness.properties.tally import Tally
 from harness.subjects.numpy_reading import Reading, ReadingConfig, read
 from harness.subjects.record import laid_on
+from harness.subjects.support import unsupported_by
 from harness.tolerance import ORACLE_F64
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
@@ -58,7 +59,9 @@ def _matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     # Witnesses name places in the case's layout, not in the excerpt's.
     tally = Tally(NAME, bound=ORACLE_F64, layout=whole.layout)
     _compare_depths(tally, observation, readings, tokens=tokens)
-    tally.sums(_sums(observation), _read_sums(readings), than=_THAN)
+    lacking = unsupported_by(subject)
+    read_sums = {name: value for name, value in _read_sums(readings).items() if name not in lacking}
+    tally.sums(_sums(observation), read_sums, than=_THAN)
     tally.counts(
         {name: observation.counts[name] for name in _read_counts(readings)}, _read_counts(readings), than=_THAN
     )

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
+from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, tokens_of
-from harness.properties.perturb import Inputs, nan_embeddings
+from harness.properties.perturb import Inputs, large_embeddings, nan_embeddings
 from harness.properties.runs import Run, laid_out, paddings_of, run_with_gradients
-from harness.properties.tally import Tally, compare_bits, compare_runs
-from harness.tolerance import EXACT, REORDERED_F64
+from harness.properties.tally import Tally, compare_runs, compare_still
+from harness.subjects.support import NAN, unsupported_by
 from v4model import Pack
 
 if TYPE_CHECKING:
@@ -39,20 +40,23 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     padded, clean = (given, other) if given_is_padded else (other, given)
     poisoned = _poisoned(padded, choose, vocab_size=subject.config.vocab_size)
     table = subject.embeddings(padded)
-    embeddings = nan_embeddings(padded, table).applied(~padded.layout.real).embeddings
+    large = NAN in unsupported_by(subject)
+    poison = large_embeddings(case, padded, table) if large else nan_embeddings(padded, table)
+    embeddings = poison.applied(~padded.layout.real).embeddings
     run = run_with_gradients(subject, poisoned, embeddings=embeddings)
-    content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run)
+    bounds = bounds_of(subject, case)
+    content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run, bound=bounds.still)
     if content.violated:
-        return content.verdict()
+        return unless_rounding_decides(content.verdict(), subject, case, padded)
     clean_run = run_with_gradients(subject, clean, embeddings=subject.embeddings(clean))
-    tally = Tally(NAME, bound=REORDERED_F64, layout=given.layout)
+    tally = Tally(NAME, bound=bounds.reordered, layout=given.layout)
     one, two = (run, clean_run) if given_is_padded else (clean_run, run)
     tokens = tokens_of(given.layout.real)
     compare_runs(tally, one, two, tokens=tokens, other=moved_to, than=f"those with {_in_words(other)}")
     poisoned_inputs, clean_inputs = Inputs(poisoned, embeddings), Inputs(clean, subject.embeddings(clean))
     mine, theirs = (poisoned_inputs, clean_inputs) if given_is_padded else (clean_inputs, poisoned_inputs)
     return localised(
-        tally.verdict(),
+        unless_rounding_decides(tally.verdict(), subject, case, given),
         subject,
         layout=given.layout,
         got=lambda recorder: recorder.layer_outputs(mine.pack, embeddings=mine.embeddings),
@@ -60,9 +64,11 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     )
 
 
-def _content_changes_nothing(subject: Subject, clean: Inputs, looked_up: Inputs, poisoned: Run) -> Tally:
-    """At fixed shapes, and so to the bit: poison in the padding, by its embeddings and by its ids."""
-    tally = Tally(NAME, bound=EXACT, layout=clean.pack.layout)
+def _content_changes_nothing(
+    subject: Subject, clean: Inputs, looked_up: Inputs, poisoned: Run, *, bound: float
+) -> Tally:
+    """At fixed shapes, and so to the bit (bound 0): poison in the padding, by its embeddings and by its ids."""
+    tally = Tally(NAME, bound=bound, layout=clean.pack.layout)
     before = clean.observe(subject)
     _padding_gives_zeros(tally, before, clean.pack)
     _padding_gives_zeros(tally, poisoned.observation, clean.pack)
@@ -70,9 +76,9 @@ def _content_changes_nothing(subject: Subject, clean: Inputs, looked_up: Inputs,
     padding = tokens_of(~clean.pack.layout.real)
     what = "the gradient at the embedding of padding is not 0"
     tally.zeros(poisoned.of_embeddings[padding], tokens=padding, depth=0, what=what, branch="gradient")
-    compare_bits(tally, poisoned.observation, before, than="those before poison stood in the padding")
+    compare_still(tally, poisoned.observation, before, than="those before poison stood in the padding")
     than = "those before ids outside the vocabulary stood in the padding"
-    compare_bits(tally, looked_up.observe(subject), before, than=than)
+    compare_still(tally, looked_up.observe(subject), before, than=than)
     return tally
 
 
@@ -117,5 +123,6 @@ register(
         NAME,
         "amount, place and content of padding change no logit, loss or gradient, and padding itself gives exactly 0",
         _padding_changes_nothing,
+        rounded=True,
     )
 )

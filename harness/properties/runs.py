@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
+from harness.subjects.missing import note_what_is_missing
 from harness.subjects.protocol import Observation
 from v4model import Pack, PackLayout
 
@@ -34,6 +35,7 @@ def run_with_gradients(subject: Subject, pack: Pack, *, embeddings: Tensor | Non
     """Forward and backward. embeddings [T, D] replace the lookup (whose table then gets a gradient of zeros)."""
     leaf = None if embeddings is None else embeddings.detach().clone().requires_grad_()
     observation = subject.observe(pack, embeddings=leaf)
+    note_what_is_missing(observation, subject.config)
     leaves = dict(subject.parameters())
     found = gradients(objective(observation), leaves if leaf is None else {**leaves, "": leaf})
     of_embeddings = None if leaf is None else found.pop("")
@@ -64,6 +66,7 @@ def shared_run(subject: Subject, pack: Pack, *, embeddings: Tensor | None) -> Ru
     if key not in runs:
         # The subject is kept with its run: an id is given away again once its object is gone.
         runs[key] = subject, run_with_gradients(subject, pack, embeddings=embeddings)
+    note_what_is_missing(runs[key][1].observation, subject.config)
     return runs[key][1]
 
 

@@ -76,6 +76,15 @@ class Tally:
             values=_worst_values(got[worst].detach(), expected[worst].detach()),
         )
 
+    @property
+    def bound(self) -> float:
+        """The relative error allowed."""
+        return self._bound
+
+    def still(self, got: Tensor, expected: Tensor, *, what: str, depth: int) -> None:
+        """Compare what should not have moved, a row a token of the layout: to the bit if the bound is 0."""
+        (self.rows if self._bound else self.bits)(got, expected, tokens=torch.arange(len(got)), depth=depth, what=what)
+
     def bits(
         self,
         got: Tensor,
@@ -211,15 +220,17 @@ def compare_runs(tally: Tally, got: Run, expected: Run, *, tokens: Tensor, other
     tally.gradients(got.of_parameters, expected.of_parameters, floor=floor, than=than)
 
 
-def compare_bits(tally: Tally, got: Observation, expected: Observation, *, than: str) -> None:
-    """Logits, nll, sums and counts of two runs of one layout, to the bit."""
+def compare_still(tally: Tally, got: Observation, expected: Observation, *, than: str) -> None:
+    """Logits, nll, sums and counts of two runs of one layout: to the bit if the tally's bound is 0, else within it."""
     for depth, (one, two) in enumerate(zip(got.depths, expected.depths, strict=True)):
         for kind, given, wanted in (("logits", one.values, two.values), ("nll", one.nll, two.nll)):
-            tokens = torch.arange(len(given))
-            tally.bits(given, wanted, tokens=tokens, depth=depth, what=f"{kind} differ from {than}")
-    for name, value in expected.sums.items():
-        what = f"the sum of {name} differs from {than}"
-        tally.bits(got.sums[name], value, what=what, branch="loss", depth=_depth_of(name))
+            tally.still(given, wanted, depth=depth, what=f"{kind} differ from {than}")
+    if tally.bound:
+        tally.sums(got.sums, expected.sums, than=than)
+    else:
+        for name, value in expected.sums.items():
+            what = f"the sum of {name} differs from {than}"
+            tally.bits(got.sums[name], value, what=what, branch="loss", depth=_depth_of(name))
     tally.counts(got.counts, expected.counts, than=than)
 
 

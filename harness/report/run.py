@@ -66,7 +66,7 @@ class Report:
     """A whole run. planned: units that were to be run; units: those that were, in the order planned.
 
     wanted_strata: what at least one layout has to be an instance of. most_vacuous: the share of a property's layouts
-    that may be vacuous.
+    that may be vacuous. left_out: what the subject says that it does not support, and no layout asked of it.
     """
 
     subject: str
@@ -84,6 +84,7 @@ class Report:
     units: tuple[UnitResult, ...]
     wanted_strata: tuple[str, ...] = ()
     most_vacuous: float = 1.0
+    left_out: tuple[str, ...] = ()
 
     @property
     def strata(self) -> Mapping[str, int]:
@@ -118,7 +119,9 @@ class Report:
         outcomes = {summary.outcome for summary in self.summaries}
         if Outcome.VIOLATED in outcomes:
             return Outcome.VIOLATED
-        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned or self.unmet_strata or self.mostly_vacuous:
+        if Outcome.UNDECIDED in outcomes or len(self.units) < self.planned:
+            return Outcome.UNDECIDED
+        if self.unmet_strata or self.mostly_vacuous or self.left_out:
             return Outcome.UNDECIDED
         # A property that no layout put to the test is unknown, and a run that leaves one unknown has not passed.
         return Outcome.VACUOUS if Outcome.VACUOUS in outcomes or not outcomes else Outcome.HOLDS
@@ -147,6 +150,8 @@ class Report:
             parts.append(f"no layout for: {', '.join(self.unmet_strata)}")
         if self.mostly_vacuous:
             parts.append(f"mostly vacuous: {', '.join(self.mostly_vacuous)}")
+        if self.left_out:
+            parts.append(f"not asked, because unsupported: {', '.join(self.left_out)}")
         return f"{self.outcome.value}: {'; '.join(parts)} ({tail})."
 
     def replay_commands(self, unit: UnitResult) -> tuple[str, ...]:
@@ -185,6 +190,7 @@ class Report:
             "unmet_strata": list(self.unmet_strata),
             "most_vacuous": self.most_vacuous,
             "mostly_vacuous": list(self.mostly_vacuous),
+            "left_out": list(self.left_out),
             "headline": self.headline,
             "subject": self.subject,
             "profile": self.profile,
@@ -210,7 +216,8 @@ class Report:
             **{name: data[name] for name in _PLAIN},
             planned=int(data["planned_units"]),
             units=tuple(UnitResult.from_json(unit) for unit in data["units"]),
-            # These two came later: an older report says only which strata were not met.
+            # These came later: an older report says only which strata were not met.
+            left_out=tuple(data.get("left_out", ())),
             wanted_strata=tuple(data.get("wanted_strata", data["unmet_strata"])),
             most_vacuous=data.get("most_vacuous", 1.0),
         )

@@ -2,13 +2,16 @@
 
 Letters for axes: T tokens of the pack, D hidden size, X whatever a depth's values have (logits V, or hidden D).
 A subject owns its parameters; `observe` may be called any number of times and must not change what a later call gives.
+
+What a subject cannot do it says, and never fakes: it raises `Unsupported(reason)`, from its factory or from any method,
+or declares it beforehand as `unsupported` (`harness.subjects.support`). The verdict is then UNDECIDED with that reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +19,20 @@ if TYPE_CHECKING:
 
     from harness.subjects.record import Record
     from v4model import Pack, V4Config
+
+
+Value = TypeVar("Value")
+
+
+class Unsupported(Exception):
+    """A subject cannot be asked this; the message is the reason, a clause such as "the model has no MTP"."""
+
+
+class Terms(dict[str, Value]):
+    """Values by the name of their term; to ask for one that the subject does not give raises `Unsupported`."""
+
+    def __missing__(self, name: str) -> Value:
+        raise Unsupported(f"it gives no {name!r}, only {', '.join(map(repr, self)) or 'nothing'}")
 
 
 @dataclass(frozen=True)
@@ -37,13 +54,17 @@ class Observation:
 
     sums: scalar sums that add up over samples, undivided ("main", "mtp1", "mtp2", "balance", "kl"); counts: what they
     are divided by, under the same names; losses: the divided terms ("loss", "main", "mtp1", ..., "balance", "kl").
-    Sums and losses carry the graph.
+    Sums and losses carry the graph. The three become `Terms`.
     """
 
     depths: tuple[Depth, ...]
     sums: Mapping[str, Tensor]
     counts: Mapping[str, float]
     losses: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        for name in ("sums", "counts", "losses"):
+            object.__setattr__(self, name, Terms(getattr(self, name)))
 
 
 class Subject(Protocol):
@@ -82,4 +103,7 @@ class Recorder(Protocol):
 
 
 SubjectFactory: TypeAlias = Callable[["V4Config", "torch.dtype", int], Subject]
-"""Builds a subject from a configuration, a dtype and a seed for its weights."""
+"""Builds a subject from a configuration, a dtype and a seed for its weights; may raise `Unsupported`.
+
+It, or the subject, or both may have an attribute `unsupported`: `harness.subjects.support` tells what it holds.
+"""

@@ -183,6 +183,8 @@ class FakeModel:
             if self.has("mean of means"):
                 losses[name] = _mean_of_means(nll, mask, layout)
             depths.append(Depth(values, nll, layout.ahead(depth) >= 0))
+        # A router with nothing to balance: the configuration has one.
+        sums["balance fake"], counts["balance fake"] = torch.zeros((), dtype=logits[0].dtype), 0.0
         sums["kl"] = torch.stack([values.square().mean(1).sum() for values in logits]).sum()
         counts["kl"] = float(layout.real_tokens)
         losses["kl"] = self.config.index_kl_coef * sums["kl"] / max(counts["kl"], 1)

@@ -6,7 +6,7 @@ import pytest
 
 from suites.repo import documents, tree
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "harness/subjects/README.md"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

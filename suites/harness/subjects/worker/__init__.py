@@ -1,0 +1,1 @@
+"""Tests of subjects in another environment."""
