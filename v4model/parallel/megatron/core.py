@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import warnings
 
+# megatron-core's checkpoints are written by processes that die without it, and waited for: better to end here.
+import psutil  # noqa: F401
+
 # What it says when it is imported, or used, without its optional companions.
 _AT_IMPORT = (
     r".*torch.jit.script.* is deprecated",
