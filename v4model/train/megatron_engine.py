@@ -24,7 +24,7 @@ class MegatronEngine(Engine):
     """Gradients are kept and reduced in float32; optimizer state is spread over the ranks that hold a parameter.
 
     Raises:
-        ConfigError: float64, which Megatron's optimizer does not know, or no process group.
+        ConfigError: float64, which Megatron's optimizer does not know, no process group, or groups of another mesh.
     """
 
     def __init__(self, settings: TrainSettings, *, device: torch.device | str) -> None:
@@ -33,8 +33,7 @@ class MegatronEngine(Engine):
         if not dist.is_initialized():
             expected = "torch.distributed's default group, also of one rank"
             raise ConfigError(got="no process group", expected=expected, where="training on megatron-core")
-        if not parallel_state.is_initialized():
-            initialise(settings.mesh)
+        initialise(settings.mesh)
         megatron = MegatronV4(
             settings.config,
             dtype=settings.torch_dtype,

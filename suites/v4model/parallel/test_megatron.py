@@ -114,3 +114,14 @@ def test_a_mesh_orders_its_ranks_as_megatron_does(sizes):
         assert sorted({group(rank) for rank in range(mesh.world)}) == sorted(map(tuple, theirs)), group.__name__
     stages = [tuple(mesh.peer(rank, stage=stage) for stage in range(mesh.pp)) for rank in range(mesh.stage_size)]
     assert sorted(stages) == sorted(map(tuple, ours.get_ranks("pp")))
+
+
+def test_a_loop_that_divides_gradients_by_tokens_weighs_every_loss_alike(batch, layout):
+    model = MegatronV4(presets.tiny(), dtype=torch.float64, per_token_loss=True)
+    own = model.v4(Pack(batch["input_ids"][0], layout=layout))
+    expected = torch.autograd.grad(own.loss, list(model.v4.parameters()))
+    nll = model(**batch)
+    found = torch.autograd.grad((nll * batch["loss_mask"]).sum(), list(model.v4.parameters()))
+    tokens = batch["loss_mask"].sum()
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got / tokens, want, rtol=1e-10, atol=1e-14)

@@ -18,10 +18,13 @@ def initialise(mesh: Mesh) -> None:
     """Make parallel_state's groups for a mesh, over torch.distributed's default group of mesh.world ranks; collective.
 
     Raises:
-        ConfigError: a world of another size.
+        ConfigError: a world of another size, or groups that are there already and not this mesh's.
     """
     if dist.get_world_size() != mesh.world:
         raise ConfigError(got=f"a world of {dist.get_world_size()} ranks", expected=f"{mesh.world}", where="the mesh")
+    if parallel_state.is_initialized():
+        _check_mesh(mesh)
+        return
     with warnings.catch_warnings():
         # torch says it of names that megatron-core uses: no matter of the caller's.
         warnings.simplefilter("ignore")
@@ -32,6 +35,17 @@ def initialise(mesh: Mesh) -> None:
             expert_tensor_parallel_size=1,
             create_gloo_process_groups=False,
         )
+
+
+def _check_mesh(mesh: Mesh) -> None:
+    there = Mesh(
+        cp=parallel_state.get_context_parallel_world_size(),
+        dp=parallel_state.get_data_parallel_world_size(),
+        pp=parallel_state.get_pipeline_model_parallel_world_size(),
+        ep=parallel_state.get_expert_model_parallel_world_size(),
+    )
+    if there != mesh:
+        raise ConfigError(got=f"groups of {there}", expected=f"{mesh}", where="parallel_state")
 
 
 def ranks_and_share() -> tuple[Ranks, Share]:
