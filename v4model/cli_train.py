@@ -37,8 +37,8 @@ def add_to(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "train",
-        epilog="Exit codes: 0 all steps are done; 1 a sample sees another one, or a loss is no number; 2 usage; "
-        "130 interrupted and saved.",
+        epilog="Exit codes: 0 all steps are done; 1 a sample sees another one, a loss is no number, or a card is full; "
+        "2 usage; 130 interrupted and saved.",
     )(train_command)
 
 
@@ -170,6 +170,8 @@ def _run(
     resume: bool,
     preflight: bool,
 ) -> int:
+    import torch
+
     from v4model.data import load_packs, load_tokenizer, open_source
     from v4model.train.engines import engine_of
     from v4model.train.feed import Feed
@@ -211,6 +213,13 @@ def _run(
             )
     except (IsolationError, NotFiniteError) as error:
         print(f"v4model: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    except torch.OutOfMemoryError as error:
+        print(
+            f"v4model: got a step that does not fit on {device} ({str(error).split('. ')[0]}); expected less: "
+            "--recompute, a smaller --window, more --cp, or --offload; where: `v4model plan` counts by part",
+            file=sys.stderr,
+        )
         raise typer.Exit(1) from error
     if speaks:
         _close(files.log, output / "curve.png", title=f"{source.name}, window {inputs.recipe.window:,}")

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from v4model import V4Model, cli, hf, presets
 from v4model.changes import with_changes
 from v4model.train.checkpoint import newest_checkpoint
 from v4model.train.record import read_records
+from v4model.train.torch_engine import TorchEngine
 
 SMALL = ["--window", "160", "--set", "num_hidden_layers=2", "--set", "compress_ratios=4:16:4:0", "--lr", "0.01"]
 
@@ -124,3 +126,16 @@ def test_megatron_is_refused_off_cuda(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "got --device cpu; expected --device cuda; where: --engine megatron" in capsys.readouterr().err
     assert run(tmp_path, "--offload", "0.5") == 2
     assert "got offload 0.5 on torch; expected --engine megatron, or no offload" in capsys.readouterr().err
+
+
+def test_a_full_card_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total of 139 GiB.")
+
+    monkeypatch.setattr(TorchEngine, "_forward_backward", full)
+    assert run(tmp_path, "--steps", "1") == 1
+    error = capsys.readouterr().err
+    assert "got a step that does not fit on cpu (CUDA out of memory); expected less: --recompute" in error
+    assert "Traceback" not in error
