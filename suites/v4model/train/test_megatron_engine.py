@@ -171,6 +171,9 @@ MESHES = {
     "cp 2, ep 2": Mesh(cp=2, ep=2),
     "dp 2, ep 2": Mesh(dp=2, ep=2),
     "pp 2": Mesh(pp=2),
+    "pp 3": Mesh(pp=3),
+    "pp 2, cp 2, ep 2": Mesh(pp=2, cp=2, ep=2),
+    "cp 4, ep 4": Mesh(cp=4, ep=4),
 }
 
 
