@@ -1,0 +1,57 @@
+"""Sizes of blocks, warps and stages, by dtype; measured on one H200 (see LOG.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+HEADS_AT_ONCE = 64
+"""Heads that are the rows of one matrix product: the least that fills Hopper's warp groups."""
+
+BACKWARD_TOKENS = 2048
+"""Tokens whose weights and contributions to picked rows exist at once in the backward pass."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """rows: keys at once; channels: of the result; split: tokens of a program, where tokens are split."""
+
+    rows: int
+    warps: int
+    stages: int
+    channels: int = 512
+    split: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttendBlocks:
+    """One block a kernel of `attend`."""
+
+    forward: Block = field(default=Block(64, 8, 2))
+    mass: Block = field(default=Block(64, 8, 1))
+    queries: Block = field(default=Block(32, 8, 2))
+    window: Block = field(default=Block(64, 8, 2, channels=256))
+    visible: Block = field(default=Block(64, 8, 2, channels=256))
+    picked: Block = field(default=Block(64, 4, 2, channels=256))
+
+    @property
+    def most(self) -> int:
+        """The largest number of rows at once: what places of rows are rounded up to."""
+        return max(self.forward.rows, self.mass.rows, self.queries.rows, self.window.rows, self.picked.rows)
+
+
+_NARROW = AttendBlocks()
+_WIDE = AttendBlocks(
+    forward=Block(16, 8, 1),
+    mass=Block(16, 8, 1),
+    queries=Block(16, 8, 1),
+    window=Block(32, 8, 1, channels=128),
+    visible=Block(32, 8, 1, channels=128),
+    picked=Block(32, 8, 1, channels=128),
+)
+
+
+def attend_blocks(dtype: torch.dtype) -> AttendBlocks:
+    """Those of a dtype: in float32 a row takes twice the shared memory."""
+    return _WIDE if dtype == torch.float32 else _NARROW
