@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
@@ -17,7 +16,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _FAST_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-_plain: ContextVar[bool] = ContextVar("plain", default=False)
+# Of the whole process: a backward pass computes again on threads of its own what the forward pass computed here.
+_kept_plain: list[None] = []
 
 
 def runs_fast(x: Tensor) -> bool:
@@ -25,17 +25,17 @@ def runs_fast(x: Tensor) -> bool:
 
     float64 exists to separate defects from rounding, and stays with the plain functions.
     """
-    return x.is_cuda and x.dtype in _FAST_DTYPES and not _plain.get() and _has_triton()
+    return x.is_cuda and x.dtype in _FAST_DTYPES and not _kept_plain and _has_triton()
 
 
 @contextmanager
 def plain_only() -> Iterator[None]:
-    """Keeps this thread's operations on the plain functions, to compare with them."""
-    token = _plain.set(True)
+    """Keeps the process's operations on the plain functions, to compare with them."""
+    _kept_plain.append(None)
     try:
         yield
     finally:
-        _plain.reset(token)
+        _kept_plain.pop()
 
 
 def has_fast_twin(module: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:

@@ -64,6 +64,8 @@ class Attention(nn.Module):
         hidden, heads, width = (config.hidden_size, config.num_attention_heads, config.head_dim)
         self.ratio, self.heads, self.width, self.eps = (ratio, heads, width, config.rms_norm_eps)
         self.block_tokens = config.attention_block_tokens
+        # The mass of picks is the indexer's target, and read by nothing else.
+        self.wants_mass = config.index_kl_coef > 0
         self.q_a_proj = Projection(hidden, config.q_lora_rank, dtype=dtype)
         self.q_a_norm = RMSNorm(config.q_lora_rank, eps=self.eps, dtype=dtype)
         self.q_b_proj = Projection(config.q_lora_rank, heads * width, dtype=dtype)
@@ -89,8 +91,7 @@ class Attention(nn.Module):
         out, mass = self._by_blocks(
             q_latent, keys, picks=pooled.picked.picks if pooled.picked else None, context=context
         )
-        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
-        return Attended(self.o_b_proj(out), kl)
+        return Attended(self.o_b_proj(out), _divergence(pooled.picked, mass))
 
     def _by_blocks(
         self, q_latent: Tensor, keys: _Keys, *, picks: Tensor | None, context: PackContext
@@ -120,7 +121,15 @@ class Attention(nn.Module):
             picks=queries.picks,
             first_key=queries.first_key,
             block_tokens=self.block_tokens,
+            wants_mass=self.wants_mass,
         )
         # Values were rotated by their own position; turning back by the query's leaves the distance only.
         out = rotate(out, queries.rotation, inverse=True)
         return self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1)).flatten(1), mass
+
+
+def _divergence(picked: Picked | None, mass: Tensor) -> Tensor | None:
+    """The indexer's, None where there is none or it does not learn."""
+    if picked is None or picked.scores is None:
+        return None
+    return picks_divergence(picked.scores, mass, picks=picked.picks)

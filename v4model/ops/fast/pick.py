@@ -7,6 +7,7 @@ import triton
 from torch import Tensor
 
 from v4model.ops.fast.kernels import pick as kernels
+from v4model.ops.fast.tuning import SCORE
 from v4model.pack.visibility import PoolVisibility
 
 SCORES_AT_ONCE = 1 << 27
@@ -35,19 +36,19 @@ def choose_rows(
     block = min(max(triton.next_power_of_2(columns), triton.next_power_of_2(topk), 128), _LARGEST_ROW)
     step = min(max(SCORES_AT_ONCE // columns, 1), max(tokens, 1))
     scores = torch.empty(step, columns, dtype=torch.float32, device=q.device)
-    tile_t, tile_w = (128, 128) if q.dtype != torch.float32 else (32, 32)
+    tile_t, tile_w = (SCORE.split, SCORE.rows) if q.dtype != torch.float32 else (32, 32)
     for first in range(0, tokens, step):
         part = min(step, tokens - first)
         if keys.shape[0]:
             kernels.score[triton.cdiv(part, tile_t), triton.cdiv(keys.shape[0], tile_w)](
                 q, gate, keys, visible.base, visible.visible, scores, first, part, keys.shape[0], columns, heads,
-                WIDTH=width, BLOCK_T=tile_t, BLOCK_W=tile_w, BLOCK_D=max(triton.next_power_of_2(width), 16), STAGES=3,
-                num_warps=8,
+                WIDTH=width, BLOCK_T=tile_t, BLOCK_W=tile_w, BLOCK_D=max(triton.next_power_of_2(width), 16), 
+                STAGES=SCORE.stages, num_warps=SCORE.warps,
             )  # fmt: skip
         kernels.best[part,](
             scores, visible.base, visible.visible, picks, picked, first, columns,
             TOPK=topk, BLOCK_K=triton.next_power_of_2(topk), BLOCK=block, ONE_BLOCK=columns <= _LARGEST_ROW,
-            num_warps=min(max(block // 2048, 4), 16),
+            num_warps=min(max(block // 1024, 4), 32),
         )  # fmt: skip
     # Best first. They stand by row, so that a stable sort leaves equal scores with the lower row first.
     order = torch.sort(picked, dim=1, descending=True, stable=True).indices

@@ -13,6 +13,9 @@ from v4model.ops.fast.kernels import streams as kernels
 _BLOCK = 2048
 """Channels at once."""
 
+_PARTS = 3
+"""bfloat16 numbers that hold a float32 one together: their products with bfloat16 streams are those in float32."""
+
 
 def collapse(streams: Tensor, weight: Tensor) -> Tensor:
     """As the plain twin."""
@@ -80,7 +83,7 @@ class _Expand(torch.autograd.Function):
         if tokens:
             kernels.expand_backward[tokens,](
                 *inputs, grads[0].contiguous(), *found, width,
-                STREAMS=count, PADDED=triton.next_power_of_2(count), BLOCK=_block(width),
+                STREAMS=count, PADDED=triton.next_power_of_2(count), BLOCK=min(_block(width), 1024),
             )  # fmt: skip
         return found
 
@@ -94,8 +97,8 @@ class _NormedProduct(torch.autograd.Function):
         scale = torch.empty(tokens, dtype=fn.dtype, device=fn.device)
         if tokens:
             kernels.normed_forward[triton.cdiv(tokens, 64),](
-                streams, fn, y, scale, tokens, width, rows, eps,
-                BLOCK_T=64, BLOCK_R=_rows(rows), BLOCK=128, num_warps=4,
+                streams, _parts(fn, streams), y, scale, tokens, width, rows, eps,
+                PARTS=_num_parts(streams), BLOCK_T=64, BLOCK_R=_rows(rows), BLOCK=128, num_warps=4,
             )  # fmt: skip
         ctx.save_for_backward(streams, fn, y, scale)
         return y
@@ -110,15 +113,28 @@ class _NormedProduct(torch.autograd.Function):
         parts = torch.zeros(triton.cdiv(tokens, split), rows, width, dtype=fn.dtype, device=fn.device)
         if tokens:
             block_r = _rows(rows)
-            kernels.normed_backward_x[triton.cdiv(tokens, 64), triton.cdiv(width, 256)](
-                streams, fn, y, scale, dy, dx, tokens, width, rows,
-                BLOCK_T=64, BLOCK_R=block_r, BLOCK=256, num_warps=8,
+            kernels.normed_backward_x[triton.cdiv(tokens, 64), triton.cdiv(width, 128)](
+                streams, _parts(fn, streams), y, scale, dy, dx, tokens, width, rows,
+                PARTS=_num_parts(streams), BLOCK_T=64, BLOCK_R=block_r, BLOCK=128, num_warps=4,
             )  # fmt: skip
             kernels.normed_backward_fn[triton.cdiv(width, 128), parts.shape[0]](
                 streams, scale, dy, parts, tokens, width, rows,
-                SPLIT=split, BLOCK_T=64, BLOCK_R=block_r, BLOCK=128, num_warps=4,
+                PARTS=_num_parts(streams), SPLIT=split, BLOCK_T=64, BLOCK_R=block_r, BLOCK=128, num_warps=4,
             )  # fmt: skip
         return dx, parts.sum(0), None
+
+
+def _num_parts(streams: Tensor) -> int:
+    return _PARTS if streams.dtype == torch.bfloat16 else 1
+
+
+def _parts(fn: Tensor, streams: Tensor) -> Tensor:
+    """[parts, R, K * D]: numbers that add up to fn, each in a dtype that the streams multiply with."""
+    parts = []
+    for _ in range(_num_parts(streams) - 1):
+        parts.append(fn.to(streams.dtype))
+        fn = fn - parts[-1].float()
+    return torch.stack([*parts, fn.to(parts[-1].dtype if parts else fn.dtype)])
 
 
 def _block(width: int) -> int:

@@ -52,6 +52,10 @@ _WIDE = AttendBlocks(
 )
 
 
+SCORE = Block(rows=128, warps=8, stages=3, split=128)
+"""Of the indexer's scores: windows and tokens at once."""
+
+
 def attend_blocks(dtype: torch.dtype) -> AttendBlocks:
     """Those of a dtype: in float32 a row takes twice the shared memory."""
     return _WIDE if dtype == torch.float32 else _NARROW

@@ -45,9 +45,9 @@ def score(
 def _ordered(score, visible):
     """Scores as unsigned integers in the same order, 0 (below all of them) where not visible; +0 and -0 are one."""
     bits = (score + 0.0).to(tl.int32, bitcast=True)
-    # In an int64, so that comparisons are unsigned.
-    key = tl.where(bits < 0, (~bits).to(tl.int64) & 0xFFFFFFFF, bits.to(tl.int64) + 0x80000000)
-    return tl.where(visible, key, 0)
+    # The smallest int32, as a mask: it turns the order of signed numbers into that of unsigned ones.
+    key = tl.where(bits < 0, ~bits, bits ^ -2147483648).to(tl.uint32, bitcast=True)
+    return tl.where(visible, key, tl.full([], 0, tl.uint32))
 
 
 @triton.jit(do_not_specialize=["first", "columns"])
@@ -68,24 +68,24 @@ def best(
     picked_ptr += t.to(tl.int64) * TOPK
     slot = tl.arange(0, BLOCK_K)
     if count <= TOPK:
-        score = tl.load(scores_ptr + slot, mask=slot < count, other=float("-inf"))
+        of_slot = tl.load(scores_ptr + slot, mask=slot < count, other=float("-inf"))
         tl.store(picks_ptr + slot, tl.where(slot < count, base + slot, -1), mask=slot < TOPK)
-        tl.store(picked_ptr + slot, score + 0.0, mask=slot < TOPK)
+        tl.store(picked_ptr + slot, of_slot + 0.0, mask=slot < TOPK)
     else:
         column = tl.arange(0, BLOCK)
-        threshold = tl.zeros([], tl.int64)
+        threshold = tl.full([], 0, tl.uint32)
         if ONE_BLOCK:
             score = tl.load(scores_ptr + column, mask=column < count, other=0.0)
             key = _ordered(score, column < count)
             for bit in range(32):
-                higher = threshold | (tl.full([], 1, tl.int64) << (31 - bit))
+                higher = threshold | (tl.full([], 1, tl.uint32) << tl.cast(31 - bit, tl.uint32))
                 enough = tl.sum((key >= higher).to(tl.int32)) >= TOPK
                 threshold = tl.where(enough, higher, threshold)
             missing = TOPK - tl.sum((key > threshold).to(tl.int32))
             _take(column, score, key, threshold, missing, 0, 0, base, picks_ptr, picked_ptr)
         else:
             for bit in range(32):
-                higher = threshold | (tl.full([], 1, tl.int64) << (31 - bit))
+                higher = threshold | (tl.full([], 1, tl.uint32) << tl.cast(31 - bit, tl.uint32))
                 reached = 0
                 for begin in range(0, count, BLOCK):
                     there = begin + column < count

@@ -94,7 +94,7 @@ def expand_backward(
 @triton.jit(do_not_specialize=["tokens"])
 def normed_forward(
     x_ptr, fn_ptr, y_ptr, scale_ptr, tokens, width, rows, eps,
-    BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
+    PARTS: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """y [T, rows] = fn @ (x / rms(x)) and scale [T] = 1 / rms(x), x read once."""
     t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -104,11 +104,14 @@ def normed_forward(
     for first in tl.range(0, width, BLOCK, num_stages=3):
         channel = first + tl.arange(0, BLOCK)
         at = t.to(tl.int64)[:, None] * width + channel[None, :]
-        x = tl.load(x_ptr + at, mask=(t < tokens)[:, None] & (channel < width)[None, :], other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=(t < tokens)[:, None] & (channel < width)[None, :], other=0.0)
+        wide = x.to(tl.float32)
+        squares += tl.sum(wide * wide, 1)
         at = r[:, None] * width + channel[None, :]
-        fn = tl.load(fn_ptr + at, mask=(r < rows)[:, None] & (channel < width)[None, :], other=0.0)
-        squares += tl.sum(x * x, 1)
-        y = tl.dot(x, tl.trans(fn), y, input_precision="tf32x3")
+        mask = (r < rows)[:, None] & (channel < width)[None, :]
+        for part in tl.static_range(PARTS):
+            fn = tl.load(fn_ptr + part * rows * width + at, mask=mask, other=0.0)
+            y = tl.dot(x.to(fn.dtype), tl.trans(fn), y, input_precision="ieee")
     scale = tl.rsqrt(squares / width + eps)
     tl.store(y_ptr + t[:, None] * rows + r[None, :], y * scale[:, None], mask=(t < tokens)[:, None] & (r < rows)[None, :])
     tl.store(scale_ptr + t, scale, mask=t < tokens)
@@ -117,7 +120,7 @@ def normed_forward(
 @triton.jit(do_not_specialize=["tokens"])
 def normed_backward_x(
     x_ptr, fn_ptr, y_ptr, scale_ptr, dy_ptr, dx_ptr, tokens, width, rows,
-    BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
+    PARTS: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """dx = scale * (dy @ fn) - x * scale^2 * mean(dy * y)."""
     t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -128,11 +131,19 @@ def normed_backward_x(
     y = tl.load(y_ptr + t[:, None] * rows + r[None, :], mask=mask, other=0.0)
     scale = tl.load(scale_ptr + t, mask=t < tokens, other=0.0)
     at = r[:, None] * width + channel[None, :]
-    fn = tl.load(fn_ptr + at, mask=(r < rows)[:, None] & (channel < width)[None, :], other=0.0)
+    there = (r < rows)[:, None] & (channel < width)[None, :]
+    fn = tl.load(fn_ptr + at, mask=there, other=0.0)
+    slope = dy * scale[:, None]
+    dx = tl.dot(slope.to(fn.dtype), fn, input_precision="ieee")
+    if PARTS > 1:
+        # Two parts of each factor: what is left out lies far below the rounding of dx.
+        low = slope - slope.to(fn.dtype).to(tl.float32)
+        dx = tl.dot(low.to(fn.dtype), fn, dx)
+        fn = tl.load(fn_ptr + rows * width + at, mask=there, other=0.0)
+        dx = tl.dot(slope.to(fn.dtype), fn, dx)
     at = t.to(tl.int64)[:, None] * width + channel[None, :]
     fits = (t < tokens)[:, None] & (channel < width)[None, :]
     x = tl.load(x_ptr + at, mask=fits, other=0.0).to(tl.float32)
-    dx = tl.dot(dy * scale[:, None], fn, input_precision="tf32x3")
     dx -= x * (scale * scale * tl.sum(dy * y, 1) / width)[:, None]
     tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=fits)
 
@@ -140,7 +151,7 @@ def normed_backward_x(
 @triton.jit(do_not_specialize=["tokens"])
 def normed_backward_fn(
     x_ptr, scale_ptr, dy_ptr, part_ptr, tokens, width, rows,
-    SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
+    PARTS: tl.constexpr, SPLIT: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """part [splits, rows, width]: each run of SPLIT tokens' share of fn's gradient, sum of scale * dy x."""
     r = tl.arange(0, BLOCK_R)
@@ -153,8 +164,14 @@ def normed_backward_fn(
         dy = tl.load(dy_ptr + t[:, None] * rows + r[None, :], mask=mask, other=0.0)
         dy *= tl.load(scale_ptr + t, mask=t < tokens, other=0.0)[:, None]
         at = t.to(tl.int64)[:, None] * width + channel[None, :]
-        x = tl.load(x_ptr + at, mask=(t < tokens)[:, None] & (channel < width)[None, :], other=0.0).to(tl.float32)
-        total = tl.dot(tl.trans(dy), x, total, input_precision="tf32x3")
+        x = tl.load(x_ptr + at, mask=(t < tokens)[:, None] & (channel < width)[None, :], other=0.0)
+        if PARTS == 1:
+            total = tl.dot(tl.trans(dy), x.to(tl.float32), total, input_precision="ieee")
+        else:
+            for _ in tl.static_range(PARTS):
+                part = dy.to(x.dtype)
+                total = tl.dot(tl.trans(part), x, total)
+                dy -= part.to(tl.float32)
     at = (tl.program_id(1) * rows + r)[:, None] * width + channel[None, :]
     tl.store(part_ptr + at, total, mask=(r < rows)[:, None] & (channel < width)[None, :])
 
