@@ -38,6 +38,8 @@ class PackContext:
     dtype: torch.dtype
     recompute: bool
     """Whether blocks drop their intermediate values and compute them again in the backward pass."""
+    recompute_within: bool
+    """Whether the parts of a block do so too, when it is computed again."""
     tokens: Tensor
     """[n] int64."""
     ahead_tokens: Tensor
@@ -110,6 +112,7 @@ def context_of(
     dtype: torch.dtype,
     device: torch.device,
     recompute: bool = False,
+    recompute_within: bool = True,
 ) -> PackContext:
     """The context of this rank, from the whole pack.
 
@@ -133,6 +136,7 @@ def context_of(
         visibility=visibility.part(plan.start, plan.end),
         dtype=dtype,
         recompute=recompute,
+        recompute_within=recompute and recompute_within,
         tokens=tokens[own].to(device),
         ahead_tokens=tokens[ahead].to(device),
         ahead_supervised=F.pad(pack.supervised, (0, padding))[ahead].to(device),

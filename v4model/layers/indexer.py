@@ -50,7 +50,7 @@ class Indexer(nn.Module):
         q, gate, keys = self._heads(inputs, context=context, where=where)
         picks = self._choose(q, gate, keys, context=context)
         scores = [
-            recomputed(_scores, q, gate, picks, keys, when=context.recompute)
+            recomputed(_scores, q, gate, picks, keys, when=context.recompute_within)
             for _, (q, gate, picks) in blocks_of(q, gate, picks)
         ]
         return Picked(picks, torch.cat(scores))

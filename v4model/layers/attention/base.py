@@ -104,7 +104,7 @@ class Attention(nn.Module):
             queries = _Queries(
                 (cos, sin), context.visibility.part(start, end), None if picks is None else picks[start:end], keys.first
             )
-            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute)
+            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute_within)
             outs.append(out)
             masses.append(mass)
         return torch.cat(outs), torch.cat(masses)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from v4model.ops.fast.kernels import attend as kernels
 from v4model.ops.fast.kernels import attend_keys as key_kernels
-from v4model.ops.fast.tuning import BACKWARD_TOKENS, HEADS_AT_ONCE, AttendBlocks, attend_blocks
+from v4model.ops.fast.tuning import BACKWARD_TOKENS, AttendBlocks, attend_blocks
 from v4model.pack.visibility import Visibility
 
 
@@ -85,7 +85,7 @@ class _Attend(torch.autograd.Function):
         out = torch.empty_like(q)
         lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
         blocks = attend_blocks(q.dtype)
-        block_h = _heads(q.shape[1])
+        block_h = _heads(q)
         if q.numel():
             kernels.forward[q.shape[0], triton.cdiv(q.shape[1], block_h)](
                 q, table, sinks, rows.lo, rows.base, rows.count, rows.picks, out, lse,
@@ -122,7 +122,7 @@ def _backward_of(
     """Of queries [first, first + tokens): fills dq and delta, adds to dtable."""
     heads, width = q.shape[1:]
     blocks = attend_blocks(q.dtype)
-    block_h, block_d = _heads(heads), _channels(width)
+    block_h, block_d = _heads(q), _channels(width)
     weight = torch.empty(tokens, rows.columns, heads, dtype=q.dtype, device=q.device)
     slope = torch.empty_like(weight)
     kernels.backward_queries[tokens, triton.cdiv(heads, block_h)](
@@ -161,8 +161,8 @@ def _add_visible(
     parts = torch.empty(splits, *dpool.shape, dtype=torch.float32, device=q.device)
     key_kernels.of_visible[triton.cdiv(dpool.shape[0], tile.rows), splits, triton.cdiv(width, block_c)](
         q, dout, weight, slope, rows.base, rows.count, parts, dpool.shape[0], first, tokens, rows.columns, heads,
-        WIDTH=width, LOCAL=rows.window, SPLIT=tile.split, BLOCK_K=tile.rows, BLOCK_H=_heads(heads), BLOCK_C=block_c,
-        HEAD_BLOCKS=triton.cdiv(heads, _heads(heads)),
+        WIDTH=width, LOCAL=rows.window, SPLIT=tile.split, BLOCK_K=tile.rows, BLOCK_H=_heads(q), BLOCK_C=block_c,
+        HEAD_BLOCKS=triton.cdiv(heads, _heads(q)),
         STAGES=tile.stages, num_warps=tile.warps,
     )  # fmt: skip
     dpool += parts.sum(0)
@@ -178,8 +178,8 @@ def _add_picked(
     parts = torch.empty(tokens, topk, width, dtype=q.dtype, device=q.device)
     key_kernels.of_picks[tokens, triton.cdiv(width, block_c)](
         q, dout, weight, slope, rows.count, parts, first, rows.columns, topk, heads,
-        WIDTH=width, LOCAL=rows.window, BLOCK_N=tile.rows, BLOCK_H=_heads(heads), BLOCK_C=block_c,
-        HEAD_BLOCKS=triton.cdiv(heads, _heads(heads)),
+        WIDTH=width, LOCAL=rows.window, BLOCK_N=tile.rows, BLOCK_H=_heads(q), BLOCK_C=block_c,
+        HEAD_BLOCKS=triton.cdiv(heads, _heads(q)),
         STAGES=tile.stages, num_warps=tile.warps,
     )  # fmt: skip
     # Stable: a row's contributions stand in the order of their tokens, so that their sum has the same bits every time.
@@ -198,7 +198,7 @@ def _mass(q: Tensor, table: Tensor, lse: Tensor, rows: _Rows, *, num_keys: int) 
         kernels.pick_mass[q.shape[0], triton.cdiv(mass.shape[1], blocks.mass.rows)](
             q.contiguous(), table.contiguous(), lse, rows.count, rows.picks, mass, num_keys, table.shape[0],
             mass.shape[1], q.shape[1], q.shape[2] ** -0.5 * _LOG2_E,
-            WIDTH=q.shape[2], BLOCK_H=_heads(q.shape[1]), BLOCK_D=_channels(q.shape[2]),
+            WIDTH=q.shape[2], BLOCK_H=_heads(q), BLOCK_D=_channels(q.shape[2]),
             BLOCK_N=blocks.mass.rows, num_warps=blocks.mass.warps,
         )  # fmt: skip
     return mass
@@ -211,9 +211,9 @@ def _up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-def _heads(heads: int) -> int:
+def _heads(q: Tensor) -> int:
     """Heads of a program: a power of two from 16, the least that a matrix product takes."""
-    return min(max(triton.next_power_of_2(heads), 16), HEADS_AT_ONCE)
+    return min(max(triton.next_power_of_2(q.shape[1]), 16), attend_blocks(q.dtype).heads)
 
 
 def _channels(width: int) -> int:

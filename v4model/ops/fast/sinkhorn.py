@@ -38,9 +38,10 @@ class _Sinkhorn(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         dx = torch.empty_like(x)
         tokens, sizes = _sizes(x)
+        kept = torch.empty(ctx.steps, *x.shape, dtype=x.dtype, device=x.device)
         if tokens:
             streams.sinkhorn_backward[triton.cdiv(tokens, _TOKENS),](
-                x, grads[0].contiguous(), dx, tokens, ctx.steps, ctx.eps, **sizes, BLOCK_T=_TOKENS, num_warps=4
+                x, grads[0].contiguous(), dx, kept, tokens, ctx.steps, ctx.eps, **sizes, BLOCK_T=_TOKENS, num_warps=4
             )
         return dx, None, None
 

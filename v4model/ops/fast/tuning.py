@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-HEADS_AT_ONCE = 64
-"""Heads that are the rows of one matrix product: the least that fills Hopper's warp groups."""
-
 BACKWARD_TOKENS = 2048
 """Tokens whose weights and contributions to picked rows exist at once in the backward pass."""
 
@@ -26,13 +23,14 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class AttendBlocks:
-    """One block a kernel of `attend`."""
+    """heads: that are the rows of one matrix product, the least that fills Hopper's warp groups; a block a kernel."""
 
-    forward: Block = field(default=Block(64, 8, 2))
+    heads: int = 64
+    forward: Block = field(default=Block(64, 8, 1))
     mass: Block = field(default=Block(64, 8, 1))
-    queries: Block = field(default=Block(32, 8, 2))
-    window: Block = field(default=Block(64, 8, 2, channels=256))
-    visible: Block = field(default=Block(64, 8, 2, channels=256))
+    queries: Block = field(default=Block(64, 8, 1))
+    window: Block = field(default=Block(64, 4, 3, channels=128))
+    visible: Block = field(default=Block(64, 4, 3, channels=128))
     picked: Block = field(default=Block(64, 4, 2, channels=256))
 
     @property
@@ -43,6 +41,7 @@ class AttendBlocks:
 
 _NARROW = AttendBlocks()
 _WIDE = AttendBlocks(
+    heads=16,
     forward=Block(16, 8, 1),
     mass=Block(16, 8, 1),
     queries=Block(16, 8, 1),

@@ -53,7 +53,7 @@ def _ordered(score, visible):
 @triton.jit(do_not_specialize=["first", "columns"])
 def best(
     scores_ptr, base_ptr, count_ptr, picks_ptr, picked_ptr, first, columns,
-    TOPK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK: tl.constexpr, ONE_BLOCK: tl.constexpr,
+    TOPK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK: tl.constexpr, PART: tl.constexpr, ONE_BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The TOPK best columns of each token in ascending order: rows and scores; -1 and -inf behind the last.
 
@@ -75,39 +75,37 @@ def best(
         column = tl.arange(0, BLOCK)
         threshold = tl.full([], 0, tl.uint32)
         if ONE_BLOCK:
-            score = tl.load(scores_ptr + column, mask=column < count, other=0.0)
-            key = _ordered(score, column < count)
+            keys = _ordered(tl.load(scores_ptr + column, mask=column < count, other=0.0), column < count)
             for bit in range(32):
                 higher = threshold | (tl.full([], 1, tl.uint32) << tl.cast(31 - bit, tl.uint32))
-                enough = tl.sum((key >= higher).to(tl.int32)) >= TOPK
+                enough = tl.sum((keys >= higher).to(tl.int32)) >= TOPK
                 threshold = tl.where(enough, higher, threshold)
-            missing = TOPK - tl.sum((key > threshold).to(tl.int32))
-            _take(column, score, key, threshold, missing, 0, 0, base, picks_ptr, picked_ptr)
+            above = tl.sum((keys > threshold).to(tl.int32))
         else:
             for bit in range(32):
                 higher = threshold | (tl.full([], 1, tl.uint32) << tl.cast(31 - bit, tl.uint32))
                 reached = 0
                 for begin in range(0, count, BLOCK):
                     there = begin + column < count
-                    key = _ordered(tl.load(scores_ptr + begin + column, mask=there, other=0.0), there)
-                    reached += tl.sum((key >= higher).to(tl.int32))
+                    keys = _ordered(tl.load(scores_ptr + begin + column, mask=there, other=0.0), there)
+                    reached += tl.sum((keys >= higher).to(tl.int32))
                 threshold = tl.where(reached >= TOPK, higher, threshold)
             above = 0
             for begin in range(0, count, BLOCK):
                 there = begin + column < count
-                key = _ordered(tl.load(scores_ptr + begin + column, mask=there, other=0.0), there)
-                above += tl.sum((key > threshold).to(tl.int32))
-            taken = 0
-            equals = 0
-            for begin in range(0, count, BLOCK):
-                there = begin + column < count
-                score = tl.load(scores_ptr + begin + column, mask=there, other=0.0)
-                key = _ordered(score, there)
-                more, equal = _take(
-                    begin + column, score, key, threshold, TOPK - above, equals, taken, base, picks_ptr, picked_ptr
-                )
-                taken += more
-                equals += equal
+                keys = _ordered(tl.load(scores_ptr + begin + column, mask=there, other=0.0), there)
+                above += tl.sum((keys > threshold).to(tl.int32))
+        # Read once more, in small parts: places and pointers of a whole row would not fit into registers.
+        taken = 0
+        equals = 0
+        for begin in range(0, count, PART):
+            of_part = begin + tl.arange(0, PART)
+            there = of_part < count
+            score = tl.load(scores_ptr + of_part, mask=there, other=0.0)
+            key = _ordered(score, there)
+            more, equal = _take(of_part, score, key, threshold, TOPK - above, equals, taken, base, picks_ptr, picked_ptr)
+            taken += more
+            equals += equal
 
 
 @triton.jit

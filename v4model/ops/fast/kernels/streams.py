@@ -111,7 +111,9 @@ def normed_forward(
         mask = (r < rows)[:, None] & (channel < width)[None, :]
         for part in tl.static_range(PARTS):
             fn = tl.load(fn_ptr + part * rows * width + at, mask=mask, other=0.0)
-            y = tl.dot(x.to(fn.dtype), tl.trans(fn), y, input_precision="ieee")
+            dots = tl.dot(x.to(fn.dtype), tl.trans(fn), input_precision="ieee")
+            # Added here and not in the matrix unit, whose long sums lose bits; the choice keeps the compiler from it.
+            y += tl.where((t < tokens)[:, None], dots, 0.0)
     scale = tl.rsqrt(squares / width + eps)
     tl.store(y_ptr + t[:, None] * rows + r[None, :], y * scale[:, None], mask=(t < tokens)[:, None] & (r < rows)[None, :])
     tl.store(scale_ptr + t, scale, mask=t < tokens)
@@ -209,19 +211,23 @@ def sinkhorn_forward(
 
 @triton.jit(do_not_specialize=["tokens"])
 def sinkhorn_backward(
-    x_ptr, dy_ptr, dx_ptr, tokens, steps, eps, STREAMS: tl.constexpr, PADDED: tl.constexpr, BLOCK_T: tl.constexpr
+    x_ptr, dy_ptr, dx_ptr, kept_ptr, tokens, steps, eps, STREAMS: tl.constexpr, PADDED: tl.constexpr, BLOCK_T: tl.constexpr
 ):
-    """dx; each step's input is computed again from the first, which costs less than to keep them all."""
+    """dx; the input of each step is computed again and put down in kept [steps, T, STREAMS, STREAMS]."""
     t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     at, mask = _square(x_ptr, t, tokens, STREAMS, PADDED)
-    first = tl.load(at, mask=mask, other=0.0)
+    x = tl.load(at, mask=mask, other=0.0)
+    kept, mask = _square(kept_ptr, t, tokens, STREAMS, PADDED)
+    size = tl.cast(tokens, tl.int64) * STREAMS * STREAMS
+    for step in range(steps):
+        # Threads read what they wrote themselves: the layout is the same.
+        tl.store(kept + step * size, x, mask=mask)
+        x = _step(x, step, eps)
     at, mask = _square(dy_ptr, t, tokens, STREAMS, PADDED)
     grad = tl.load(at, mask=mask, other=0.0)
     for back in range(steps):
         last = steps - 1 - back
-        x = first
-        for step in range(last):
-            x = _step(x, step, eps)
+        x = tl.load(kept + last * size, mask=mask, other=0.0)
         columns = tl.sum(x, 1)[:, None, :]
         rows = tl.sum(x, 2)[:, :, None]
         total = tl.where(last % 2 == 0, columns, rows) + eps
