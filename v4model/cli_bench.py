@@ -98,7 +98,9 @@ def _print(report: Report) -> None:
     from rich.table import Table
 
     console = Console(width=None if Console().is_terminal else 160)
-    title = f"{report.device}, {report.dtype}, torch {report.torch}; a matrix product {report.ceiling / 1e12:.3g} TFLOP/s"
+    title = (
+        f"{report.device}, {report.dtype}, torch {report.torch}; a matrix product {report.ceiling / 1e12:.3g} TFLOP/s"
+    )
     columns = "window pack samples twin ms spread TFLOP/s share us/token GB".split()
     table = Table(*columns, title=title, box=None)
     for row in report.rows:

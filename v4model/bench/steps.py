@@ -172,5 +172,3 @@ def _measured(model: V4Model, layout: PackLayout, plan: Plan) -> tuple[Times | N
     finally:
         model.zero_grad(set_to_none=True)
     return times, torch.cuda.max_memory_allocated() if cuda else None
-
-

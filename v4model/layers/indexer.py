@@ -23,11 +23,11 @@ from v4model.pack.visibility import PoolVisibility
 class Picked:
     """picks [T, k]: pooled rows, -1 where none; scores [T, k]: theirs, with gradient, -inf where none.
 
-    Scores are None where nothing learns from them.
+    Where nothing learns from them, scores are -inf everywhere.
     """
 
     picks: Tensor
-    scores: Tensor | None
+    scores: Tensor
 
 
 class Indexer(nn.Module):
@@ -46,7 +46,8 @@ class Indexer(nn.Module):
         """All inputs are detached: only the KL term teaches the indexer."""
         if not self.learns:
             with torch.no_grad():
-                return Picked(self._choose(*self._heads(inputs, context=context, where=where), context=context), None)
+                picks = self._choose(*self._heads(inputs, context=context, where=where), context=context)
+            return Picked(picks, torch.full((), float("-inf"), device=picks.device).expand(picks.shape))
         q, gate, keys = self._heads(inputs, context=context, where=where)
         picks = self._choose(q, gate, keys, context=context)
         scores = [

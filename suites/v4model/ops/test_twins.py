@@ -29,7 +29,11 @@ def test_the_choice_falls_on_the_function_of_the_same_name(monkeypatch: pytest.M
 
 
 def test_plain_only_is_left_again() -> None:
-    with pytest.raises(ZeroDivisionError), twins.plain_only():
-        assert twins._kept_plain
-        raise ZeroDivisionError
+    def fail() -> None:
+        with twins.plain_only():
+            assert twins._kept_plain
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert not twins._kept_plain

@@ -91,7 +91,10 @@ class Attention(nn.Module):
         out, mass = self._by_blocks(
             q_latent, keys, picks=pooled.picked.picks if pooled.picked else None, context=context
         )
-        return Attended(self.o_b_proj(out), _divergence(pooled.picked, mass))
+        kl = None
+        if pooled.picked is not None and self.wants_mass:
+            kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks)
+        return Attended(self.o_b_proj(out), kl)
 
     def _by_blocks(
         self, q_latent: Tensor, keys: _Keys, *, picks: Tensor | None, context: PackContext
@@ -126,10 +129,3 @@ class Attention(nn.Module):
         # Values were rotated by their own position; turning back by the query's leaves the distance only.
         out = rotate(out, queries.rotation, inverse=True)
         return self.o_a_proj(out.reshape(out.shape[0], self.o_a_proj.groups, -1)).flatten(1), mass
-
-
-def _divergence(picked: Picked | None, mass: Tensor) -> Tensor | None:
-    """The indexer's, None where there is none or it does not learn."""
-    if picked is None or picked.scores is None:
-        return None
-    return picks_divergence(picked.scores, mass, picks=picked.picks)

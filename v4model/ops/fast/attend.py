@@ -1,4 +1,4 @@
-"""The fast twin of `v4model.ops.attend.attend`: one program a token, all its heads at once, gradients without atomics."""
+"""The fast twin of `v4model.ops.attend.attend`: a program a token with all its heads, and gradients without atomics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from torch import Tensor
 
 from v4model.ops.fast.kernels import attend as kernels
 from v4model.ops.fast.kernels import attend_keys as key_kernels
-from v4model.ops.fast.tuning import BACKWARD_TOKENS, AttendBlocks, attend_blocks
+from v4model.ops.fast.tuning import (
+    BACKWARD_TOKENS,
+    HOPPER_FORWARD,
+    HOPPER_QUERIES,
+    SUM,
+    AttendBlocks,
+    attend_blocks,
+)
 from v4model.pack.visibility import Visibility
 
 
@@ -78,20 +85,26 @@ def _rows_of(
 
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, table: Tensor, sinks: Tensor, rows: _Rows, num_keys: int
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, q: Tensor, table: Tensor, sinks: Tensor, rows: _Rows, num_keys: int) -> tuple[Tensor, Tensor]:
         q, table = q.contiguous(), table.contiguous()
         out = torch.empty_like(q)
         lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
         blocks = attend_blocks(q.dtype)
         block_h = _heads(q)
-        if q.numel():
-            kernels.forward[q.shape[0], triton.cdiv(q.shape[1], block_h)](
-                q, table, sinks, rows.lo, rows.base, rows.count, rows.picks, out, lse,
-                rows.first_query, rows.first_key, num_keys, table.shape[0], rows.picks.shape[-1],
-                q.shape[1], q.shape[2] ** -0.5 * _LOG2_E,
-                WIDTH=q.shape[2], LOCAL=rows.window, KIND=rows.kind, BLOCK_H=block_h, BLOCK_D=_channels(q.shape[2]),
+        arguments = (
+            q, table, sinks, rows.lo, rows.base, rows.count, rows.picks, out, lse,
+            rows.first_query, rows.first_key, num_keys, table.shape[0], rows.picks.shape[-1],
+            q.shape[1], q.shape[2] ** -0.5 * _LOG2_E,
+        )  # fmt: skip
+        sizes = {"WIDTH": q.shape[2], "LOCAL": rows.window, "KIND": rows.kind}
+        grid = (q.shape[0], triton.cdiv(q.shape[1], block_h))
+        if q.numel() and _is_for_hopper(q):
+            from v4model.ops.fast.kernels import attend_hopper as hopper
+
+            hopper.forward[grid](*arguments, **sizes, BLOCK_N=HOPPER_FORWARD.rows, num_warps=HOPPER_FORWARD.warps)
+        elif q.numel():
+            kernels.forward[grid](
+                *arguments, **sizes, BLOCK_H=block_h, BLOCK_D=_channels(q.shape[2]),
                 BLOCK_N=blocks.forward.rows, STAGES=blocks.forward.stages, num_warps=blocks.forward.warps,
             )  # fmt: skip
         ctx.save_for_backward(q, table, sinks, out, lse)
@@ -125,13 +138,25 @@ def _backward_of(
     block_h, block_d = _heads(q), _channels(width)
     weight = torch.empty(tokens, rows.columns, heads, dtype=q.dtype, device=q.device)
     slope = torch.empty_like(weight)
-    kernels.backward_queries[tokens, triton.cdiv(heads, block_h)](
+    arguments = (
         q, table, lse, out, dout, rows.lo, rows.base, rows.count, rows.picks, dq, delta, weight, slope,
         rows.first_query, rows.first_key, num_keys, table.shape[0], rows.picks.shape[-1], first, rows.columns,
         heads, width**-0.5,
-        WIDTH=width, LOCAL=rows.window, KIND=rows.kind, BLOCK_H=block_h, BLOCK_D=block_d, BLOCK_O=min(block_d, 128),
-        BLOCK_N=blocks.queries.rows, STAGES=blocks.queries.stages, num_warps=blocks.queries.warps,
     )  # fmt: skip
+    sizes = {"WIDTH": width, "LOCAL": rows.window, "KIND": rows.kind}
+    grid = (tokens, triton.cdiv(heads, block_h))
+    if _is_for_hopper(q):
+        from v4model.ops.fast.kernels import attend_hopper as hopper
+
+        hopper.backward_queries[grid](
+            *arguments, **sizes, BLOCK_N=HOPPER_QUERIES.rows, BUFFERS=HOPPER_QUERIES.stages,
+            num_warps=HOPPER_QUERIES.warps,
+        )  # fmt: skip
+    else:
+        kernels.backward_queries[grid](
+            *arguments, **sizes, BLOCK_H=block_h, BLOCK_D=block_d, BLOCK_O=min(block_d, 128),
+            BLOCK_N=blocks.queries.rows, STAGES=blocks.queries.stages, num_warps=blocks.queries.warps,
+        )  # fmt: skip
     tile = blocks.window
     # The keys these queries can see: from the first one's window to the last one.
     block_c = min(block_d, tile.channels)
@@ -139,8 +164,8 @@ def _backward_of(
         key_kernels.of_window[triton.cdiv(num_keys, tile.rows), triton.cdiv(width, block_c)](
             q, dout, weight, slope, rows.lo, dtable, rows.first_query, rows.first_key, num_keys, first, tokens,
             rows.columns, heads,
-            WIDTH=width, LOCAL=rows.window, BLOCK_K=tile.rows, BLOCK_H=block_h, HEAD_BLOCKS=triton.cdiv(heads, block_h), BLOCK_C=block_c,
-            STAGES=tile.stages, num_warps=tile.warps,
+            WIDTH=width, LOCAL=rows.window, BLOCK_K=tile.rows, BLOCK_H=block_h, BLOCK_C=block_c,
+            HEAD_BLOCKS=triton.cdiv(heads, block_h), STAGES=tile.stages, num_warps=tile.warps,
         )  # fmt: skip
     num_pooled = table.shape[0] - num_keys
     if not num_pooled:
@@ -185,9 +210,11 @@ def _add_picked(
     # Stable: a row's contributions stand in the order of their tokens, so that their sum has the same bits every time.
     by_row, entry = torch.sort(rows.picks[first : first + tokens].flatten(), stable=True)
     bound = torch.searchsorted(by_row, torch.arange(dpool.shape[0] + 1, device=q.device, dtype=by_row.dtype))
-    key_kernels.sum_by_row[dpool.shape[0], triton.cdiv(width, min(block_c, 128))](
-        parts, entry, bound, dpool, WIDTH=width, BLOCK_E=32, BLOCK_C=min(block_c, 128), num_warps=4
-    )
+    block_c = min(block_c, SUM.channels)
+    key_kernels.sum_by_row[dpool.shape[0], triton.cdiv(width, block_c)](
+        parts, entry, bound, dpool, WIDTH=width, BLOCK_E=SUM.rows, BLOCK_C=block_c, STAGES=SUM.stages,
+        num_warps=SUM.warps,
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -204,6 +231,17 @@ def _mass(q: Tensor, table: Tensor, lse: Tensor, rows: _Rows, *, num_keys: int) 
     return mass
 
 
+def _is_for_hopper(q: Tensor) -> bool:
+    """Whether the kernels written for Hopper take these queries."""
+    return (
+        q.is_cuda
+        and q.shape[1] % 64 == 0
+        and q.shape[2] == 512
+        and q.element_size() == 2
+        and torch.cuda.get_device_capability(q.device)[0] == 9
+    )
+
+
 _LOG2_E = 1.4426950408889634
 
 
@@ -213,8 +251,8 @@ def _up(number: int, step: int) -> int:
 
 def _heads(q: Tensor) -> int:
     """Heads of a program: a power of two from 16, the least that a matrix product takes."""
-    return min(max(triton.next_power_of_2(q.shape[1]), 16), attend_blocks(q.dtype).heads)
+    return min(max(int(triton.next_power_of_2(q.shape[1])), 16), attend_blocks(q.dtype).heads)
 
 
 def _channels(width: int) -> int:
-    return max(triton.next_power_of_2(width), 16)
+    return max(int(triton.next_power_of_2(width)), 16)

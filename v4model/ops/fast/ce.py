@@ -65,4 +65,4 @@ def _added(total: Tensor | None, grad_logits: Tensor, hidden: Tensor) -> Tensor:
 
 
 def _block(weight: Tensor) -> int:
-    return min(triton.next_power_of_2(weight.shape[0]), _BLOCK)
+    return min(int(triton.next_power_of_2(weight.shape[0])), _BLOCK)

@@ -1,4 +1,4 @@
-"""The fast twin of `v4model.layers.experts.chosen_experts`: one grouped product for all experts, no count on the host."""
+"""The fast twin of `v4model.layers.experts.chosen_experts`: one grouped product for all, no count on the host."""
 
 from __future__ import annotations
 

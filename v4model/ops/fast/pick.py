@@ -47,8 +47,8 @@ def choose_rows(
             )  # fmt: skip
         kernels.best[part,](
             scores, visible.base, visible.visible, picks, picked, first, columns,
-            TOPK=topk, BLOCK_K=triton.next_power_of_2(topk), BLOCK=block, PART=min(block, 2048), ONE_BLOCK=columns <= _LARGEST_ROW,
-            num_warps=min(max(block // 2048, 4), 16),
+            TOPK=topk, BLOCK_K=triton.next_power_of_2(topk), BLOCK=block, PART=min(block, 2048),
+            ONE_BLOCK=columns <= _LARGEST_ROW, num_warps=min(max(block // 2048, 4), 16),
         )  # fmt: skip
     # Best first. They stand by row, so that a stable sort leaves equal scores with the lower row first.
     order = torch.sort(picked, dim=1, descending=True, stable=True).indices

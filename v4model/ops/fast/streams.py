@@ -69,9 +69,7 @@ class _Expand(torch.autograd.Function):
         mixed = torch.empty_like(inputs[0])
         block = _block(width)
         if tokens:
-            kernels.expand_forward[tokens, triton.cdiv(width, block)](
-                *inputs, mixed, width, STREAMS=count, BLOCK=block
-            )
+            kernels.expand_forward[tokens, triton.cdiv(width, block)](*inputs, mixed, width, STREAMS=count, BLOCK=block)
         ctx.save_for_backward(*inputs)
         return mixed
 
@@ -92,7 +90,7 @@ class _NormedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, streams: Tensor, fn: Tensor, eps: float) -> Tensor:
         streams, fn = streams.contiguous(), fn.contiguous()
-        tokens, rows, width = streams.shape[0], *fn.shape
+        tokens, (rows, width) = streams.shape[0], fn.shape
         y = torch.empty(tokens, rows, dtype=fn.dtype, device=fn.device)
         scale = torch.empty(tokens, dtype=fn.dtype, device=fn.device)
         if tokens:
@@ -107,7 +105,7 @@ class _NormedProduct(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         streams, fn, y, scale = ctx.saved_tensors
         dy = grads[0].contiguous()
-        tokens, rows, width = streams.shape[0], *fn.shape
+        tokens, (rows, width) = streams.shape[0], fn.shape
         dx = torch.empty_like(streams)
         split = 1024
         parts = torch.zeros(triton.cdiv(tokens, split), rows, width, dtype=fn.dtype, device=fn.device)
@@ -138,8 +136,8 @@ def _parts(fn: Tensor, streams: Tensor) -> Tensor:
 
 
 def _block(width: int) -> int:
-    return min(triton.next_power_of_2(width), _BLOCK)
+    return min(int(triton.next_power_of_2(width)), _BLOCK)
 
 
 def _rows(rows: int) -> int:
-    return max(triton.next_power_of_2(rows), 16)
+    return max(int(triton.next_power_of_2(rows)), 16)

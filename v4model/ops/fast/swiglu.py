@@ -45,13 +45,16 @@ class _SwiGLUPair(torch.autograd.Function):
     def forward(ctx: Any, gate_up: Tensor, limit: float) -> Tensor:
         ctx.save_for_backward(gate_up)
         ctx.limit = limit
-        return _forward(*gate_up.chunk(2, dim=1), limit)
+        gate, up = gate_up.chunk(2, dim=1)
+        return _forward(gate, up, limit)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (gate_up,) = ctx.saved_tensors
         dgate_up = torch.empty_like(gate_up)
-        _backward(*gate_up.chunk(2, dim=1), grads[0], *dgate_up.chunk(2, dim=1), limit=ctx.limit)
+        gate, up = gate_up.chunk(2, dim=1)
+        dgate, dup = dgate_up.chunk(2, dim=1)
+        _backward(gate, up, grads[0], dgate, dup, limit=ctx.limit)
         return dgate_up, None
 
 

@@ -51,6 +51,13 @@ _WIDE = AttendBlocks(
 )
 
 
+HOPPER_FORWARD = Block(64, 8, 2)
+HOPPER_QUERIES = Block(64, 8, 1)
+"""Of the kernels written for Hopper; stages: how many blocks of keys are held at once."""
+
+SUM = Block(64, 4, 3, channels=128)
+"""Of the sums over a row's picks: contributions and channels at once."""
+
 SCORE = Block(rows=128, warps=8, stages=3, split=128)
 """Of the indexer's scores: windows and tokens at once."""
 

@@ -1,1 +1,1 @@
-"""Fast twins against their plain ones: on a GPU where there is one, else in Triton's interpreter where it is installed."""
+"""Fast twins against their plain ones: on a GPU, or in Triton's interpreter where that is installed."""

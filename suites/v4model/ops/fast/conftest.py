@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """New tensors of floats are full of NaN: what a kernel leaves unwritten does not pass for a number."""
     empty, empty_like = torch.empty, torch.empty_like
 
@@ -35,4 +34,3 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(torch, "empty", lambda *sizes, **kwargs: full_of_nan(empty(*sizes, **kwargs)))
     monkeypatch.setattr(torch, "empty_like", lambda x, **kwargs: full_of_nan(empty_like(x, **kwargs)))
-    yield

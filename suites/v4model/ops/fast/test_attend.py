@@ -97,7 +97,9 @@ def test_a_pick_outside_the_pool_is_loud_and_stays_with_its_query() -> None:
 
     inputs, arguments = case("csa", PackLayout.from_lengths([40]), heads=16, width=16, window=8, topk=3)
     arguments["picks"][17, 0] = inputs[2].shape[0]
-    out, _ = fast(*(x.to(DEVICE, NARROW if place < 3 else torch.float32) for place, x in enumerate(inputs)), **arguments)
+    out, _ = fast(
+        *(x.to(DEVICE, NARROW if place < 3 else torch.float32) for place, x in enumerate(inputs)), **arguments
+    )
     assert out.isnan().flatten(1).any(1).nonzero().flatten().tolist() == [17]
 
 

@@ -18,7 +18,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(("shape", "weighted"), [((37, 3, 24), True), ((9, 512), False), ((3, 5000), True)])
-def test_norm(shape: tuple[int, ...], weighted: bool, dtype: torch.dtype) -> None:
+def test_norm(shape: tuple[int, ...], *, weighted: bool, dtype: torch.dtype) -> None:
     from v4model.ops.fast.norm import rms_norm
 
     inputs = [3 * randn(*shape), *([randn(shape[-1], seed=1)] if weighted else [])]
@@ -31,7 +31,7 @@ def test_norm(shape: tuple[int, ...], weighted: bool, dtype: torch.dtype) -> Non
 
 @pytest.mark.parametrize("inverse", [False, True])
 @pytest.mark.parametrize("shape", [(37, 3, 24), (11, 8), (5, 2, 3, 32)])
-def test_rotation(shape: tuple[int, ...], inverse: bool, dtype: torch.dtype) -> None:
+def test_rotation(shape: tuple[int, ...], *, inverse: bool, dtype: torch.dtype) -> None:
     from v4model.ops.fast.rope import rotate
 
     position = torch.arange(shape[0], device=DEVICE) * 1000

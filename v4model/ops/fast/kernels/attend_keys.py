@@ -31,8 +31,8 @@ def _add_token(
 def of_window(
     q_ptr, dout_ptr, weight_ptr, slope_ptr, lo_ptr, dtable_ptr,
     first_query, first_key, num_keys, first, tokens, columns, num_heads,
-    WIDTH: tl.constexpr, LOCAL: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr, HEAD_BLOCKS: tl.constexpr, BLOCK_C: tl.constexpr,
-    STAGES: tl.constexpr,
+    WIDTH: tl.constexpr, LOCAL: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+    HEAD_BLOCKS: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Adds to dtable [., WIDTH] float32 what the launch's tokens send to the local rows from `first_key` on."""
     key = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
@@ -63,8 +63,8 @@ def of_window(
 def of_visible(
     q_ptr, dout_ptr, weight_ptr, slope_ptr, base_ptr, count_ptr, part_ptr,
     num_pooled, first, tokens, columns, num_heads,
-    WIDTH: tl.constexpr, LOCAL: tl.constexpr, SPLIT: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr, HEAD_BLOCKS: tl.constexpr,
-    BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+    WIDTH: tl.constexpr, LOCAL: tl.constexpr, SPLIT: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+    HEAD_BLOCKS: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """part [splits, pooled rows, WIDTH] float32: what each run of SPLIT tokens sends to HCA's rows."""
     split = tl.program_id(1)
@@ -135,7 +135,8 @@ def of_picks(
 
 @triton.jit
 def sum_by_row(
-    part_ptr, entry_ptr, bound_ptr, dpool_ptr, WIDTH: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr,
+    part_ptr, entry_ptr, bound_ptr, dpool_ptr,
+    WIDTH: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """dpool[row] += sum of part[entry] for the row's entries [bound[row], bound[row + 1]), in their order."""
     row = tl.program_id(0)
@@ -143,7 +144,7 @@ def sum_by_row(
     begin, end = tl.load(bound_ptr + row), tl.load(bound_ptr + row + 1)
     if begin < end:
         acc = tl.zeros([BLOCK_C], tl.float32)
-        for first in tl.range(begin, end, BLOCK_E, num_stages=3):
+        for first in tl.range(begin, end, BLOCK_E, num_stages=STAGES):
             place = first + tl.arange(0, BLOCK_E)
             entry = tl.load(entry_ptr + place, mask=place < end, other=0)
             at = part_ptr + entry.to(tl.int64)[:, None] * WIDTH + channel[None, :]

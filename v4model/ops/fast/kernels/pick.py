@@ -103,7 +103,8 @@ def best(
             there = of_part < count
             score = tl.load(scores_ptr + of_part, mask=there, other=0.0)
             key = _ordered(score, there)
-            more, equal = _take(of_part, score, key, threshold, TOPK - above, equals, taken, base, picks_ptr, picked_ptr)
+            missing = TOPK - above
+            more, equal = _take(of_part, score, key, threshold, missing, equals, taken, base, picks_ptr, picked_ptr)
             taken += more
             equals += equal
 

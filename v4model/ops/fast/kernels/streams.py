@@ -7,9 +7,7 @@ import triton.language as tl
 
 
 @triton.jit
-def collapse_forward(
-    streams_ptr, weight_ptr, out_ptr, width, STREAMS: tl.constexpr, BLOCK: tl.constexpr
-):
+def collapse_forward(streams_ptr, weight_ptr, out_ptr, width, STREAMS: tl.constexpr, BLOCK: tl.constexpr):
     """out [T, width] = sum over k of weight[k] * streams[k]."""
     t = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -115,7 +113,8 @@ def normed_forward(
             # Added here and not in the matrix unit, whose long sums lose bits; the choice keeps the compiler from it.
             y += tl.where((t < tokens)[:, None], dots, 0.0)
     scale = tl.rsqrt(squares / width + eps)
-    tl.store(y_ptr + t[:, None] * rows + r[None, :], y * scale[:, None], mask=(t < tokens)[:, None] & (r < rows)[None, :])
+    mask = (t < tokens)[:, None] & (r < rows)[None, :]
+    tl.store(y_ptr + t[:, None] * rows + r[None, :], y * scale[:, None], mask=mask)
     tl.store(scale_ptr + t, scale, mask=t < tokens)
 
 
@@ -211,8 +210,9 @@ def sinkhorn_forward(
 
 @triton.jit(do_not_specialize=["tokens"])
 def sinkhorn_backward(
-    x_ptr, dy_ptr, dx_ptr, kept_ptr, tokens, steps, eps, STREAMS: tl.constexpr, PADDED: tl.constexpr, BLOCK_T: tl.constexpr
-):
+    x_ptr, dy_ptr, dx_ptr, kept_ptr, tokens, steps, eps,
+    STREAMS: tl.constexpr, PADDED: tl.constexpr, BLOCK_T: tl.constexpr,
+):  # fmt: skip
     """dx; the input of each step is computed again and put down in kept [steps, T, STREAMS, STREAMS]."""
     t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     at, mask = _square(x_ptr, t, tokens, STREAMS, PADDED)
