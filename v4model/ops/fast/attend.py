@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -101,7 +101,12 @@ class _Attend(torch.autograd.Function):
         if q.numel() and _is_for_hopper(q):
             from v4model.ops.fast.kernels import attend_hopper as hopper
 
-            hopper.forward[grid](*arguments, **sizes, BLOCK_N=HOPPER_FORWARD.rows, num_warps=HOPPER_FORWARD.warps)
+            # One program a multiprocessor: more do not fit beside it.
+            cores = torch.cuda.get_device_properties(q.device).multi_processor_count
+            programs = min(q.shape[0], max(cores // grid[1], 1))
+            hopper.forward[programs, grid[1]](
+                *arguments, q.shape[0], **sizes, BLOCK_N=HOPPER_FORWARD.rows, num_warps=HOPPER_FORWARD.warps
+            )
         elif q.numel():
             kernels.forward[grid](
                 *arguments, **sizes, BLOCK_H=block_h, BLOCK_D=_channels(q.shape[2]),
@@ -198,6 +203,9 @@ def _add_picked(
 ) -> None:
     heads, width = q.shape[1:]
     tile = attend_blocks(q.dtype).picked
+    if heads > _heads(q):
+        # Queries of several blocks of heads do not stay in shared memory.
+        tile = replace(tile, stages=1, channels=128)
     block_c = min(_channels(width), tile.channels)
     topk = rows.picks.shape[1]
     parts = torch.empty(tokens, topk, width, dtype=q.dtype, device=q.device)

@@ -55,10 +55,10 @@ HOPPER_FORWARD = Block(64, 8, 2)
 HOPPER_QUERIES = Block(64, 8, 1)
 """Of the kernels written for Hopper; stages: how many blocks of keys are held at once."""
 
-SUM = Block(64, 4, 3, channels=128)
+SUM = Block(128, 4, 3, channels=64)
 """Of the sums over a row's picks: contributions and channels at once."""
 
-SCORE = Block(rows=128, warps=8, stages=3, split=128)
+SCORE = Block(rows=256, warps=8, stages=3, split=64)
 """Of the indexer's scores: windows and tokens at once."""
 
 

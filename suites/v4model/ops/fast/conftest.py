@@ -15,7 +15,7 @@ if not torch.cuda.is_available() and "triton" not in sys.modules:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what needs Triton where it is not there."""
+    """Skips what needs Triton where it is not there: every test that asks for `poisoned` memory."""
     if item.get_closest_marker("usefixtures") is None:
         return
     if importlib.util.find_spec("triton") is None:

@@ -1,7 +1,7 @@
 """The heavy kernels of attention written for Hopper in Gluon: what is copied, multiplied and waited for, and when.
 
-The same as `forward` and `backward_queries` of `kernels.attend`, for blocks of 64 heads, 2 bytes a number and a WIDTH of
-512. Triton's own schedule copies the next keys only after it is done with these, and gives both warp groups the same
+The same as `forward` and `backward_queries` of `kernels.attend`, for blocks of 64 heads, 2 bytes a number and a WIDTH
+of 512. Triton's own schedule copies the next keys only after it is done with these, and gives both warp groups the same
 scores to compute because a second product follows the first; here copies run beside the products, and each warp group
 has half of the keys (scores) or half of the channels (values).
 """
@@ -82,12 +82,31 @@ def _bias(row, seen, num_rows):
     return gl.where(outside, float("nan"), gl.where(seen, 0.0, float("-inf")))
 
 
-@gluon.jit(do_not_specialize=["first_query", "first_key", "num_keys", "num_rows", "stride_picks"])
+@gluon.jit
+def _begin(
+    t, first_query, lo_ptr, base_ptr, count_ptr, picks_ptr, stride_picks,
+    LOCAL: gl.constexpr, KIND: gl.constexpr, BLOCK_N: gl.constexpr, ROWS: gl.constexpr,
+):  # fmt: skip
+    """Of a token: first local row, base and count of pooled ones, first column, picks of that and of the next block."""
+    lo = gl.load(lo_ptr + t).to(gl.int32)
+    count = 0
+    base = 0
+    if KIND != 0:
+        count = gl.load(count_ptr + t).to(gl.int32)
+        base = gl.load(base_ptr + t).to(gl.int32)
+    begin = (lo - (t + first_query) + LOCAL - 1) // BLOCK_N * BLOCK_N
+    of_token = picks_ptr + t.to(gl.int64) * stride_picks
+    picks = _picks(begin, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+    return lo, base, count, begin, picks
+
+
+@gluon.jit(do_not_specialize=["first_query", "first_key", "num_keys", "num_rows", "stride_picks", "tokens"])
 def forward(
     q_ptr, table_ptr, sink_ptr, lo_ptr, base_ptr, count_ptr, picks_ptr, out_ptr, lse_ptr,
-    first_query, first_key, num_keys, num_rows, stride_picks, num_heads, scale_log2,
+    first_query, first_key, num_keys, num_rows, stride_picks, num_heads, scale_log2, tokens,
     WIDTH: gl.constexpr, LOCAL: gl.constexpr, KIND: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
+    """A program goes over many tokens; the next one's queries and first keys come while this one's output leaves."""
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, BLOCK_N // 2, 16])
     VALUES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, WIDTH // 2, 16])
@@ -96,73 +115,86 @@ def forward(
     KEYS: gl.constexpr = gl.SliceLayout(0, SCORES)
     HEAD: gl.constexpr = gl.SliceLayout(1, SCORES)
     dtype: gl.constexpr = q_ptr.dtype.element_ty
-    t = gl.program_id(0)
+    gl.static_assert(BLOCK_N == 64)  # an output is staged where keys were
     first_head = gl.program_id(1) * 64
-    token = t + first_query
-    lo = gl.load(lo_ptr + t).to(gl.int32)
-    count = 0
-    base = 0
-    if KIND != 0:
-        count = gl.load(count_ptr + t).to(gl.int32)
-        base = gl.load(base_ptr + t).to(gl.int32)
-    picks_ptr += t.to(gl.int64) * stride_picks
+    stride = gl.num_programs(0)
     queries = gl.allocate_shared_memory(dtype, [64, WIDTH], SHARED)
     keys = gl.allocate_shared_memory(dtype, [2, BLOCK_N, WIDTH], SHARED)
     weights = gl.allocate_shared_memory(dtype, [64, BLOCK_N], SHARED)
-    begin = (lo - token + LOCAL - 1) // BLOCK_N * BLOCK_N
-    end = LOCAL + count
-    picks = _picks(begin, count, picks_ptr, LOCAL, KIND, BLOCK_N, ROWS)
-    _copy_heads(queries, q_ptr, t, first_head, num_heads, WIDTH, COPY)
-    row, seen = _columns(begin, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS)
-    _copy_keys(keys.index(0), table_ptr, row, seen, num_rows, WIDTH, COPY)
-    picks = _picks(begin + BLOCK_N, count, picks_ptr, LOCAL, KIND, BLOCK_N, ROWS)
     head = first_head + gl.arange(0, 64, layout=HEAD)
-    best = gl.load(sink_ptr + head).to(gl.float32) * 1.4426950408889634
-    total = gl.full([64], 1.0, gl.float32, layout=HEAD)
-    out = gl.zeros([64, WIDTH], gl.float32, layout=VALUES)
-    buffer = 0
-    for first in range(begin, end, BLOCK_N):
-        async_copy.wait_group(0)
-        fence_async_shared()
-        gl.thread_barrier()
-        now = keys.index(buffer)
-        dots = warpgroup_mma(
-            queries, now.permute((1, 0)), gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES), use_acc=False,
-            is_async=True,
-        )  # fmt: skip
-        if first + BLOCK_N < end:
-            row, seen = _columns(
-                first + BLOCK_N, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
-            )
-            _copy_keys(keys.index(1 - buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
-            picks = _picks(first + 2 * BLOCK_N, count, picks_ptr, LOCAL, KIND, BLOCK_N, ROWS)
-        here = _picks(first, count, picks_ptr, LOCAL, KIND, BLOCK_N, KEYS)
-        key_row, key_seen = _columns(
-            first, here, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, KEYS
+    sink = gl.load(sink_ptr + head).to(gl.float32) * 1.4426950408889634
+    t = gl.program_id(0)
+    lo, base, count, begin, picks = _begin(
+        t, first_query, lo_ptr, base_ptr, count_ptr, picks_ptr, stride_picks, LOCAL, KIND, BLOCK_N, ROWS
+    )
+    _copy_heads(queries, q_ptr, t, first_head, num_heads, WIDTH, COPY)
+    row, seen = _columns(
+        begin, picks, t + first_query, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
+    )
+    _copy_keys(keys.index(0), table_ptr, row, seen, num_rows, WIDTH, COPY)
+    for t in range(gl.program_id(0), tokens, stride):
+        token = t + first_query
+        end = LOCAL + count
+        of_token = picks_ptr + t.to(gl.int64) * stride_picks
+        picks = _picks(begin + BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+        following = gl.minimum(t + stride, tokens - 1)
+        next_lo, next_base, next_count, next_begin, next_picks = _begin(
+            following, first_query, lo_ptr, base_ptr, count_ptr, picks_ptr, stride_picks, LOCAL, KIND, BLOCK_N, ROWS
         )
-        bias = _bias(key_row, key_seen, num_rows)
-        scores = warpgroup_mma_wait(num_outstanding=0, deps=(dots,))
-        scores = scores * scale_log2 + gl.expand_dims(bias, 0)
-        higher = gl.maximum(best, gl.max(scores, 1))
-        shrink = gl.exp2(best - higher)
-        weight = gl.exp2(scores - gl.expand_dims(higher, 1))
-        total = total * shrink + gl.sum(weight, 1)
-        best = higher
-        weights.store(weight.to(dtype))
-        out = out * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, VALUES)), 1)
-        fence_async_shared()
+        best = sink
+        total = gl.full([64], 1.0, gl.float32, layout=HEAD)
+        out = gl.zeros([64, WIDTH], gl.float32, layout=VALUES)
+        buffer = 0
+        for first in range(begin, end, BLOCK_N):
+            async_copy.wait_group(0)
+            fence_async_shared()
+            gl.thread_barrier()
+            now = keys.index(buffer)
+            zeros = gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES)
+            dots = warpgroup_mma(queries, now.permute((1, 0)), zeros, use_acc=False, is_async=True)
+            if first + BLOCK_N < end:
+                row, seen = _columns(
+                    first + BLOCK_N, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
+                )
+                _copy_keys(keys.index(1 - buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
+                picks = _picks(first + 2 * BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+            here = _picks(first, count, of_token, LOCAL, KIND, BLOCK_N, KEYS)
+            key_row, key_seen = _columns(
+                first, here, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, KEYS
+            )
+            bias = _bias(key_row, key_seen, num_rows)
+            scores = warpgroup_mma_wait(num_outstanding=0, deps=(dots,))
+            scores = scores * scale_log2 + gl.expand_dims(bias, 0)
+            higher = gl.maximum(best, gl.max(scores, 1))
+            shrink = gl.exp2(best - higher)
+            weight = gl.exp2(scores - gl.expand_dims(higher, 1))
+            total = total * shrink + gl.sum(weight, 1)
+            best = higher
+            weights.store(weight.to(dtype))
+            out = out * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, VALUES)), 1)
+            fence_async_shared()
+            gl.thread_barrier()
+            out = warpgroup_mma(weights, now, out, is_async=True)
+            # Not left under way over the loop's edge: the compiler would then run every product by itself.
+            out = warpgroup_mma_wait(num_outstanding=0, deps=(out,))
+            buffer = 1 - buffer
+        async_copy.wait_group(0)
         gl.thread_barrier()
-        out = warpgroup_mma(weights, now, out, is_async=True)
-        # Not left under way over the loop's edge: the compiler would then run every product by itself.
-        out = warpgroup_mma_wait(num_outstanding=0, deps=(out,))
-        buffer = 1 - buffer
-    async_copy.wait_group(0)
-    out = out / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, VALUES)), 1)
-    gl.thread_barrier()
-    queries.store(out.to(dtype))
-    gl.thread_barrier()
-    _store_heads(queries, out_ptr, t, first_head, num_heads, WIDTH, COPY)
-    gl.store(lse_ptr + t.to(gl.int64) * num_heads + head, best + gl.log2(total))
+        if t + stride < tokens:
+            _copy_heads(queries, q_ptr, following, first_head, num_heads, WIDTH, COPY)
+            row, seen = _columns(
+                next_begin, next_picks, following + first_query, next_lo, next_base, next_count, first_key, num_keys,
+                LOCAL, KIND, BLOCK_N, ROWS,
+            )  # fmt: skip
+            _copy_keys(keys.index(0), table_ptr, row, seen, num_rows, WIDTH, COPY)
+        out = out / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, VALUES)), 1)
+        keys.index(1).store(out.to(dtype))
+        gl.thread_barrier()
+        _store_heads(keys.index(1), out_ptr, t, first_head, num_heads, WIDTH, COPY)
+        gl.store(lse_ptr + t.to(gl.int64) * num_heads + head, best + gl.log2(total))
+        # The next token's second block of keys is copied to where this output was staged.
+        gl.thread_barrier()
+        lo, base, count, begin = next_lo, next_base, next_count, next_begin
 
 
 @gluon.jit(do_not_specialize=["first_query", "first_key", "num_keys", "num_rows", "stride_picks", "first", "columns"])

@@ -22,9 +22,14 @@ def _add_token(
     at = (tl.cast(t, tl.int64) * num_heads + head)[:, None] * WIDTH + channel[None, :]
     fits = there[:, None] & (channel < WIDTH)[None, :]
     slope = tl.load(slope_ptr + place, mask=mask, other=0.0)
-    acc = tl.dot(slope, tl.load(q_ptr + at, mask=fits, other=0.0), acc, input_precision="ieee")
+    q = tl.load(q_ptr + at, mask=fits, other=0.0)
     weight = tl.load(weight_ptr + place, mask=mask, other=0.0)
-    return tl.dot(weight, tl.load(dout_ptr + at, mask=fits, other=0.0), acc, input_precision="ieee")
+    dout = tl.load(dout_ptr + at, mask=fits, other=0.0)
+    if slope.dtype == tl.float32:
+        # A sum of each token's own: one running sum over all tokens and heads would lose what float32 is chosen for.
+        of_token = tl.dot(weight, dout, tl.dot(slope, q, input_precision="ieee"), input_precision="ieee")
+        return acc + tl.where((channel < WIDTH)[None, :], of_token, 0.0)
+    return tl.dot(weight, dout, tl.dot(slope, q, acc))
 
 
 @triton.jit(do_not_specialize=["first_query", "first_key", "num_keys", "first", "tokens", "columns"])
