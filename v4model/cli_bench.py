@@ -42,6 +42,9 @@ def bench_command(
     ] = "fast,plain",
     repeats: Annotated[int, typer.Option(min=1, help="Of each forward and backward pass, after one more.")] = 3,
     recompute: RecomputeOption = False,
+    whole_blocks: Annotated[
+        bool, typer.Option("--whole-blocks", help="With --recompute: a block again as a whole, not part by part too.")
+    ] = False,
     dtype: DtypeOption = "bfloat16",
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda, or auto: cuda where there is one.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Of weights, tokens and lengths.")] = 0,
@@ -67,11 +70,14 @@ def bench_command(
         device=torch.device(_device(device)),
         repeats=repeats,
         recompute=recompute,
+        recompute_within=not whole_blocks,
         seed=seed,
     )
     with progress("rows", total=len(plan.windows) * len(plan.packs) * len(plan.twins)) as advance:
         report = bench(plan, done=lambda _: advance())
-    save_report(report, output, about={"config": repr(plan.config), "recompute": recompute})
+    save_report(
+        report, output, about={"config": repr(plan.config), "recompute": recompute, "whole_blocks": whole_blocks}
+    )
     _print(report)
     if any(row.times is None for row in report.rows):
         raise typer.Exit(1)

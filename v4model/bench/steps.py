@@ -34,6 +34,7 @@ class Plan:
         packs: "single" (one sample fills the pack), "natural" (lengths of instruction data, see `natural_layout`).
         twins: "fast" (which is the plain one where no fast one runs), "plain".
         repeats: of a forward and backward pass, after one that does not count.
+        recompute, recompute_within: as `V4Model` takes them.
     """
 
     config: V4Config
@@ -44,6 +45,7 @@ class Plan:
     device: torch.device = torch.device("cpu")
     repeats: int = 3
     recompute: bool = False
+    recompute_within: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -99,7 +101,14 @@ def natural_layout(window: int, *, seed: int) -> PackLayout:
 
 def bench(plan: Plan, *, done: Callable[[Row], None] | None = None) -> Report:
     """Measures every row of the plan, one model for all of them."""
-    model = V4Model(plan.config, dtype=plan.dtype, device=plan.device, seed=plan.seed, recompute=plan.recompute)
+    model = V4Model(
+        plan.config,
+        dtype=plan.dtype,
+        device=plan.device,
+        seed=plan.seed,
+        recompute=plan.recompute,
+        recompute_within=plan.recompute_within,
+    )
     ceiling = matrix_ceiling(device=plan.device, dtype=plan.dtype)
     rows = []
     for window in plan.windows:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from v4model.config import V4Config
+from v4model.config import CSA_RATIO, V4Config
 from v4model.pack.layout import PackLayout
 from v4model.pack.visibility import visibility_of
 
@@ -40,8 +40,9 @@ def work_of(config: V4Config, layout: PackLayout) -> Work:
     for ratio in config.compress_ratios:
         keys, visible = keys_read(config, layout, ratio=ratio)
         attention += attention_forward(config, keys=keys) * 3.5
-        if config.index_kl_coef or ratio == 4:
-            indexer += 2.0 * config.index_n_heads * config.index_head_dim * visible if ratio == 4 else 0.0
+        if ratio == CSA_RATIO:
+            # Forward only: where the indexer learns, it does so from the rows it picked, a small part of these.
+            indexer += 2.0 * config.index_n_heads * config.index_head_dim * visible
     return Work(6.0 * per_token * layout.total, attention, indexer)
 
 
@@ -57,7 +58,7 @@ def keys_read(config: V4Config, layout: PackLayout, *, ratio: int) -> tuple[int,
     if not ratio:
         return local, 0
     visible = visibility.pools[ratio].visible
-    read = visible.clamp(max=config.index_topk) if ratio == 4 else visible
+    read = visible.clamp(max=config.index_topk) if ratio == CSA_RATIO else visible
     return local + int(read.sum()), int(visible.sum())
 
 
@@ -69,6 +70,6 @@ def _linear(config: V4Config, layer: int) -> int:
     attention = hidden * latent + latent * heads * width + hidden * width
     attention += heads * width * config.o_lora_rank + config.o_groups * config.o_lora_rank * hidden
     if ratio:
-        attention += 2 * hidden * width * (2 if ratio == 4 else 1)
+        attention += 2 * hidden * width * (2 if ratio == CSA_RATIO else 1)
     experts = (config.num_experts_per_tok + 1) * 3 * hidden * config.moe_intermediate_size
     return attention + experts + hidden * config.n_routed_experts

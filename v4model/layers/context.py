@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -84,13 +84,18 @@ class PackContext:
         return torch.where(source >= 0, source - self.plan.start, -1).to(self.tokens.device)
 
     def _rotation(self, position: Tensor, *, compressed: bool) -> Rotation:
-        config = self.config
-        frequencies = inverse_frequencies(
-            config.qk_rope_head_dim,
-            theta=config.compress_rope_theta if compressed else config.rope_theta,
-            yarn=config.rope_scaling if compressed else None,
-        )
+        frequencies = _frequencies(self.config, compressed=compressed, device=position.device)
         return rotations(position, frequencies=frequencies, dtype=self.dtype)
+
+
+@lru_cache(maxsize=64)
+def _frequencies(config: V4Config, *, compressed: bool, device: torch.device) -> Tensor:
+    """[r/2] float64. Kept on the device: to bring it there makes the host wait."""
+    return inverse_frequencies(
+        config.qk_rope_head_dim,
+        theta=config.compress_rope_theta if compressed else config.rope_theta,
+        yarn=config.rope_scaling if compressed else None,
+    ).to(device)
 
 
 @dataclass(frozen=True, eq=False)
