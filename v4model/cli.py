@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from v4model import cli_compare, cli_ladder, cli_plan, cli_train
+from v4model import cli_bench, cli_compare, cli_ladder, cli_plan, cli_train
 from v4model.cli_options import PathArgument, TokenizerOption
 from v4model.console import exit_with, run_app
 from v4model.errors import DataError, V4Error
@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="From instruction data to packs.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
-for command in (cli_train, cli_plan, cli_ladder, cli_compare):
+for command in (cli_train, cli_plan, cli_ladder, cli_bench, cli_compare):
     command.add_to(app)
 
 ModeOption = Annotated[str, typer.Option(metavar="NAME", help="best-fit, sequential or padded (BSHD).")]

@@ -27,11 +27,11 @@ def _apply(subject: Subject) -> AbstractContextManager[None]:
 
     def scaled(
         q: Tensor, kv: Tensor, pool: Tensor, sinks: Tensor, *, visibility: Visibility, ratio: int, picks: Tensor | None,
-        first_key: int, block_tokens: int,
+        first_key: int, block_tokens: int, wants_mass: bool,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         return attend(
             q * mscale if ratio else q, kv, pool, sinks, visibility=visibility, ratio=ratio, picks=picks,
-            first_key=first_key, block_tokens=block_tokens,
+            first_key=first_key, block_tokens=block_tokens, wants_mass=wants_mass,
         )  # fmt: skip
 
     return replaced(subject, base, "attend", scaled)

@@ -30,6 +30,7 @@ def _attend(
     picks: Tensor | None,
     first_key: int,
     block_tokens: int,
+    wants_mass: bool,
 ) -> tuple[Tensor, Tensor]:
     return attend(
         q,
@@ -41,6 +42,7 @@ def _attend(
         picks=picks,
         first_key=first_key,
         block_tokens=min(block_tokens, _QUERIES),
+        wants_mass=wants_mass,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class PackContext:
     dtype: torch.dtype
     recompute: bool
     """Whether blocks drop their intermediate values and compute them again in the backward pass."""
+    recompute_within: bool
+    """Whether the parts of a block do so too, when it is computed again."""
     tokens: Tensor
     """[n] int64."""
     ahead_tokens: Tensor
@@ -82,13 +84,18 @@ class PackContext:
         return torch.where(source >= 0, source - self.plan.start, -1).to(self.tokens.device)
 
     def _rotation(self, position: Tensor, *, compressed: bool) -> Rotation:
-        config = self.config
-        frequencies = inverse_frequencies(
-            config.qk_rope_head_dim,
-            theta=config.compress_rope_theta if compressed else config.rope_theta,
-            yarn=config.rope_scaling if compressed else None,
-        )
+        frequencies = _frequencies(self.config, compressed=compressed, device=position.device)
         return rotations(position, frequencies=frequencies, dtype=self.dtype)
+
+
+@lru_cache(maxsize=64)
+def _frequencies(config: V4Config, *, compressed: bool, device: torch.device) -> Tensor:
+    """[r/2] float64. Kept on the device: to bring it there makes the host wait."""
+    return inverse_frequencies(
+        config.qk_rope_head_dim,
+        theta=config.compress_rope_theta if compressed else config.rope_theta,
+        yarn=config.rope_scaling if compressed else None,
+    ).to(device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +117,7 @@ def context_of(
     dtype: torch.dtype,
     device: torch.device,
     recompute: bool = False,
+    recompute_within: bool = True,
 ) -> PackContext:
     """The context of this rank, from the whole pack.
 
@@ -133,6 +141,7 @@ def context_of(
         visibility=visibility.part(plan.start, plan.end),
         dtype=dtype,
         recompute=recompute,
+        recompute_within=recompute and recompute_within,
         tokens=tokens[own].to(device),
         ahead_tokens=tokens[ahead].to(device),
         ahead_supervised=F.pad(pack.supervised, (0, padding))[ahead].to(device),

@@ -13,6 +13,7 @@ from v4model.layers.router import Routing
 from v4model.layers.share import Share
 from v4model.ops.blocks import by_blocks
 from v4model.ops.swiglu import clamped_swiglu
+from v4model.ops.twins import runs_fast
 
 
 class Experts(nn.Module):
@@ -42,6 +43,17 @@ class Experts(nn.Module):
         return by_blocks(here, x, routing.experts, routing.weights, routing.affinity, recompute=recompute)[0]
 
     def _chosen_here(self, x: Tensor, routing: Routing) -> Tensor:
+        if runs_fast(x):
+            from v4model.ops.fast.experts import chosen_experts
+
+            return chosen_experts(
+                x,
+                routing.experts,
+                routing.weights,
+                gate_up_proj=self.gate_up_proj,
+                down_proj=self.down_proj,
+                limit=self.limit,
+            )
         token = torch.arange(x.shape[0], device=x.device)[:, None].expand_as(routing.experts).flatten()
         out = self._each_on_its_own(x[token], routing.experts.flatten(), first=0)
         return _add_weighted(out, token, routing.weights.flatten(), num_tokens=x.shape[0])

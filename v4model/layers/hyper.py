@@ -11,6 +11,7 @@ from v4model.ops.blocks import by_blocks
 from v4model.ops.norm import rms_norm
 from v4model.ops.precision import wide, wide_dtype
 from v4model.ops.sinkhorn import sinkhorn
+from v4model.ops.twins import has_fast_twin
 
 
 class HyperConnection(nn.Module):
@@ -31,7 +32,7 @@ class HyperConnection(nn.Module):
         return x, post, comb
 
     def _of_block(self, streams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.fn)
+        y = normed_product(streams, self.fn, eps=self.norm_eps)
         sizes = [self.streams, self.streams, self.streams**2]
         pre, post, comb = (
             part * scale + base
@@ -44,11 +45,19 @@ class HyperConnection(nn.Module):
         return collapse(streams, pre), post, comb
 
 
+@has_fast_twin("streams")
+def normed_product(streams: Tensor, fn: Tensor, *, eps: float) -> Tensor:
+    """fn [R, K * D] times the normed streams [T, K, D] of each token, in float32 or better -> [T, R]."""
+    return F.linear(rms_norm(wide(streams).flatten(1), eps=eps), fn)
+
+
+@has_fast_twin("streams")
 def collapse(streams: Tensor, weight: Tensor) -> Tensor:
     """sum_k weight_k X_k: streams [T, K, D], weight [T, K] -> [T, D]."""
     return (weight[:, None, :] @ wide(streams))[:, 0].to(streams.dtype)
 
 
+@has_fast_twin("streams")
 def expand(streams: Tensor, out: Tensor, *, post: Tensor, comb: Tensor) -> Tensor:
     """post_k out + sum_j comb[j, k] X_j: comb acts transposed, summed over its first axis. -> [T, K, D]."""
     mixed = comb.transpose(1, 2) @ wide(streams)
@@ -67,5 +76,5 @@ class HyperHead(nn.Module):
         self.hc_scale = nn.Parameter(torch.empty(1, dtype=wide_dtype(dtype)))
 
     def forward(self, streams: Tensor) -> Tensor:
-        y = F.linear(rms_norm(wide(streams).flatten(1), eps=self.norm_eps), self.hc_fn)
+        y = normed_product(streams, self.hc_fn, eps=self.norm_eps)
         return collapse(streams, torch.sigmoid(self.hc_scale * y + self.hc_base) + self.eps)

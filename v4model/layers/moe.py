@@ -33,5 +33,5 @@ class MoE(nn.Module):
         else:
             routing = self.gate(x)
             statistics = self.gate.statistics(routing, counted=counted, context=context)
-        routed = self.experts(x, routing, ranks=context.ranks.ep, recompute=context.recompute)
+        routed = self.experts(x, routing, ranks=context.ranks.ep, recompute=context.recompute_within)
         return routed + self.shared_experts(x), statistics

@@ -49,10 +49,10 @@ class Block(nn.Module):
         return recomputed(run, streams, when=context.recompute)
 
     def _run(self, streams: Tensor, *, counted: Tensor, context: PackContext) -> BlockOutput:
-        x, post, comb = self.attn_hc(streams, recompute=context.recompute)
+        x, post, comb = self.attn_hc(streams, recompute=context.recompute_within)
         attended = self.self_attn(self.input_layernorm(x), context=context)
         streams = _expanded(streams, attended.out, post, comb, context=context)
-        x, post, comb = self.ffn_hc(streams, recompute=context.recompute)
+        x, post, comb = self.ffn_hc(streams, recompute=context.recompute_within)
         out, router = self.mlp(self.post_attention_layernorm(x), counted=counted, context=context)
         return BlockOutput(_expanded(streams, out, post, comb, context=context), router, attended.kl)
 
@@ -61,4 +61,4 @@ def _expanded(streams: Tensor, out: Tensor, post: Tensor, comb: Tensor, *, conte
     def of_block(streams: Tensor, out: Tensor, post: Tensor, comb: Tensor) -> tuple[Tensor]:
         return (expand(streams, out, post=post, comb=comb),)
 
-    return by_blocks(of_block, streams, out, post, comb, recompute=context.recompute)[0]
+    return by_blocks(of_block, streams, out, post, comb, recompute=context.recompute_within)[0]

@@ -81,6 +81,8 @@ class V4Model(nn.Module):
         share: the part of the model that this rank holds.
         recompute: whether every block drops its intermediate values and computes them again in the backward pass; the
             same bits for less memory and more time.
+        recompute_within: whether the parts of a block do so too, when it is computed again: what then exists at once is
+            a part of one block, not a block, for a third forward pass of most of it.
     """
 
     def __init__(
@@ -92,9 +94,11 @@ class V4Model(nn.Module):
         seed: int = 0,
         share: Share = WHOLE,
         recompute: bool = False,
+        recompute_within: bool = True,
     ) -> None:
         super().__init__()
-        self.config, self.dtype, self.share, self.recompute = (config, dtype, share, recompute)
+        self.config, self.dtype, self.share = config, dtype, share
+        self.recompute, self.recompute_within = recompute, recompute_within
         with torch.device(device):
             self.trunk = Trunk(config, share=share, dtype=dtype)
             if share.is_last:
@@ -258,4 +262,5 @@ class V4Model(nn.Module):
             dtype=self.dtype,
             device=self.device,
             recompute=self.recompute,
+            recompute_within=self.recompute_within,
         )

@@ -7,9 +7,11 @@ from torch import Tensor
 
 from v4model.ops.pool import gather_rows
 from v4model.ops.precision import wide
+from v4model.ops.twins import has_fast_twin
 from v4model.pack.visibility import Visibility
 
 
+@has_fast_twin("attend")
 def attend(
     q: Tensor,
     kv: Tensor,
@@ -21,6 +23,7 @@ def attend(
     picks: Tensor | None,
     first_key: int,
     block_tokens: int,
+    wants_mass: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Softmax over local tokens, pooled rows and the sink (value 0) together; the latent is both key and value.
 
@@ -28,6 +31,7 @@ def attend(
         q: [T, H, d]; kv: [N, d] of tokens from `first_key` on; pool: [W, d] of the whole pack; sinks: [H].
         picks: [T, k] pooled rows of the indexer (CSA), -1 where none; None for all visible rows.
         block_tokens: queries computed at once; bounds memory, changes nothing else.
+        wants_mass: whether the probability of picks is read; if not, it is [T, 0].
 
     Returns:
         output [T, H, d]; with picks, also the probability of each summed over heads [T, k], detached, else [T, 0].
@@ -39,7 +43,7 @@ def attend(
         rows = visibility.rows(start, end, ratio=ratio, picks=picks)
         rows = _in_table(rows, num_tokens=visibility.layout.total, first_key=first_key, num_keys=kv.shape[0])
         # Without picks nobody asks for the mass of pooled rows, and it would be [T, W].
-        first_picked = rows.shape[1] if picks is None else visibility.window
+        first_picked = visibility.window if picks is not None and wants_mass else rows.shape[1]
         out, mass = _attend_block(q[start:end], table, sinks, rows=rows, first_picked=first_picked)
         outputs.append(out)
         masses.append(mass)

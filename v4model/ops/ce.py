@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from v4model.ops.precision import wide, wide_dtype
+from v4model.ops.twins import has_fast_twin
 
 
+@has_fast_twin("ce")
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, *, labels: Tensor, chunk_tokens: int) -> Tensor:
     """-log softmax(hidden @ weight.T)[label] of each token, equal to the plain form in value and gradient.
 

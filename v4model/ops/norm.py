@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from v4model.ops.precision import wide
+from v4model.ops.twins import has_fast_twin
 
 
+@has_fast_twin("norm")
 def rms_norm(x: Tensor, *, eps: float, weight: Tensor | None = None) -> Tensor:
     """x / rms(x) over the last axis, times `weight`; computed in float32 or better, returned in x's dtype."""
     y = wide(x)

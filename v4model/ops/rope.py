@@ -9,6 +9,7 @@ from torch import Tensor
 
 from v4model.config import Yarn
 from v4model.ops.precision import wide, wide_dtype
+from v4model.ops.twins import has_fast_twin
 
 
 def inverse_frequencies(width: int, *, theta: float, yarn: Yarn | None) -> Tensor:
@@ -42,6 +43,7 @@ def rotations(position: Tensor, *, frequencies: Tensor, dtype: torch.dtype) -> t
     return angle.cos().to(wide_dtype(dtype)), angle.sin().to(wide_dtype(dtype))
 
 
+@has_fast_twin("rope")
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor], *, inverse: bool = False) -> Tensor:
     """Turns pairs (2i, 2i+1) of the last r channels of x [N, ..., d]: (a cos - b sin, a sin + b cos), out of place."""
     cos, sin = (table.view(table.shape[0], *(1,) * (x.ndim - 2), table.shape[1]) for table in rotation)

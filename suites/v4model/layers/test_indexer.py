@@ -102,3 +102,12 @@ def test_gradient_reaches_the_indexer_alone() -> None:
     grads = torch.autograd.grad(finite.square().sum(), [*made.parameters(), x, latent], allow_unused=True)
     assert grads[-2:] == (None, None)
     assert all(grad is not None and grad.any() for grad in grads[:-2])
+
+
+def test_without_a_divergence_nothing_is_learned_and_the_picks_stay() -> None:
+    x, q_latent = inputs()
+    learning = indexer()(Inputs(x, x, q_latent), context=context(), where="test")
+    idle = indexer(replace(CONFIG, index_kl_coef=0.0))(Inputs(x, x, q_latent), context=context(), where="test")
+    assert torch.equal(idle.picks, learning.picks)
+    assert not idle.scores.requires_grad
+    assert idle.scores.shape == idle.picks.shape

@@ -27,9 +27,9 @@ def _several_blocks_a_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK_TOKENS", 16)
 
 
-def recomputing(model: V4Model) -> V4Model:
+def recomputing(model: V4Model, *, within: bool = True) -> V4Model:
     """The same weights in a model that recomputes."""
-    again = V4Model(model.config, dtype=model.dtype, share=model.share, recompute=True)
+    again = V4Model(model.config, dtype=model.dtype, share=model.share, recompute=True, recompute_within=within)
     again.load_state_dict(model.state_dict())
     return again
 
@@ -57,6 +57,15 @@ def test_one_rank(config: V4Config) -> None:
         assert_same_bits(losses(one), losses(other))
         for depth, other_depth in zip(one.mtp, other.mtp, strict=True):
             assert torch.equal(depth.hidden, other_depth.hidden)
+    assert_same_bits(kept_grads, again_grads)
+
+
+def test_blocks_as_a_whole() -> None:
+    whole = whole_model(CONFIG)
+    (kept,), kept_grads = on_one_rank(whole, STEP)
+    (again,), again_grads = on_one_rank(recomputing(whole, within=False), STEP)
+    for one, other in zip(kept, again, strict=True):
+        assert_same_bits(losses(one), losses(other))
     assert_same_bits(kept_grads, again_grads)
 
 

@@ -64,6 +64,8 @@ class Attention(nn.Module):
         hidden, heads, width = (config.hidden_size, config.num_attention_heads, config.head_dim)
         self.ratio, self.heads, self.width, self.eps = (ratio, heads, width, config.rms_norm_eps)
         self.block_tokens = config.attention_block_tokens
+        # The mass of picks is the indexer's target, and read by nothing else.
+        self.wants_mass = config.index_kl_coef > 0
         self.q_a_proj = Projection(hidden, config.q_lora_rank, dtype=dtype)
         self.q_a_norm = RMSNorm(config.q_lora_rank, eps=self.eps, dtype=dtype)
         self.q_b_proj = Projection(config.q_lora_rank, heads * width, dtype=dtype)
@@ -89,7 +91,9 @@ class Attention(nn.Module):
         out, mass = self._by_blocks(
             q_latent, keys, picks=pooled.picked.picks if pooled.picked else None, context=context
         )
-        kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks) if pooled.picked else None
+        kl = None
+        if pooled.picked is not None and self.wants_mass:
+            kl = picks_divergence(pooled.picked.scores, mass, picks=pooled.picked.picks)
         return Attended(self.o_b_proj(out), kl)
 
     def _by_blocks(
@@ -103,7 +107,7 @@ class Attention(nn.Module):
             queries = _Queries(
                 (cos, sin), context.visibility.part(start, end), None if picks is None else picks[start:end], keys.first
             )
-            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute)
+            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute_within)
             outs.append(out)
             masses.append(mass)
         return torch.cat(outs), torch.cat(masses)
@@ -120,6 +124,7 @@ class Attention(nn.Module):
             picks=queries.picks,
             first_key=queries.first_key,
             block_tokens=self.block_tokens,
+            wants_mass=self.wants_mass,
         )
         # Values were rotated by their own position; turning back by the query's leaves the distance only.
         out = rotate(out, queries.rotation, inverse=True)

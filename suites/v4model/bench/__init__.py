@@ -1,0 +1,1 @@
+"""What is counted of a step and how it is timed."""

@@ -1,0 +1,38 @@
+"""A new layout compiles nothing new, but for the powers of two of its number of windows."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+import torch
+
+from suites.v4model.support import random_pack
+from v4model import V4Model, presets
+from v4model.pack import PackLayout
+
+pytestmark = pytest.mark.usefixtures("poisoned")
+
+NAMES = ("attend", "attend_keys", "experts", "pick", "rowwise", "streams")
+
+
+def variants(modules: list[ModuleType]) -> int:
+    """Compiled forms of all kernels on the first device."""
+    kernels = [kernel for module in modules for kernel in vars(module).values() if hasattr(kernel, "device_caches")]
+    return sum(len(kernel.device_caches[0][0]) for kernel in kernels)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the interpreter compiles nothing")
+def test_layouts_compile_nothing() -> None:
+    modules = [importlib.import_module(f"v4model.ops.fast.kernels.{name}") for name in NAMES]
+    config = replace(presets.three_kinds(), fixed_shape_experts=False)
+    model = V4Model(config, dtype=torch.bfloat16, device="cuda")
+    counts = []
+    for lengths in ([700, 33], [1], [5, 1, 260, 44], [611], [127, 128, 129], [3, 700]):
+        model(random_pack(PackLayout.from_lengths(lengths, total=sum(lengths) + 7))).loss.backward()
+        counts.append(variants(modules))
+    assert counts[0] > 20
+    # Rows of scores are as long as a power of two, of 128 or more.
+    assert counts[-1] - counts[0] <= 3

@@ -1,0 +1,1 @@
+"""How fast a step is, and how that compares with what the machine can do."""
