@@ -28,10 +28,10 @@ with warnings.catch_warnings():
     from megatron.core import parallel_state
     from megatron.core.packed_seq_params import PackedSeqParams
     from megatron.core.transformer.module import MegatronModule
-    from megatron.core.transformer.multi_token_prediction import MTPLossAutoScaler
+    from megatron.core.transformer.multi_token_prediction import MTPLossAutoScaler, roll_tensor
     from megatron.core.transformer.transformer_config import TransformerConfig
 
-__all__ = ["MegatronV4", "PackedSeqParams"]
+__all__ = ["MegatronV4", "PackedSeqParams", "roll_tensor"]
 
 
 class MegatronV4(MegatronModule):  # type: ignore[misc]  # megatron-core ships no types
