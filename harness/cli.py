@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_report, cli_subject
+from harness import cli_baseline, cli_faults, cli_nightly, cli_odds, cli_peers, cli_report, cli_subject
 from harness.errors import CaseError, HarnessError, UsageError
 from v4model.console import exit_with, progress, run_app
 
@@ -38,6 +38,7 @@ cli_baseline.add_to(app)
 cli_faults.add_to(app)
 cli_nightly.add_to(app)
 cli_odds.add_to(app)
+cli_peers.add_to(app)
 cli_report.add_to(app)
 cli_subject.add_to(app)
 
@@ -140,11 +141,14 @@ def explain_command(
     test: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the case as a regression test, a new test_*.py.")
     ] = None,
+    issue: Annotated[
+        bool, typer.Option("--issue", help="Print a text for that project's tracker instead; nothing is sent.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
     """Check one case again and show what goes wrong where: layer by layer, and as a picture."""
     from harness.corpus import load_corpus
-    from harness.explain import check_format, check_new, draw, explain, lines, picture_of, to_json, write_test
+    from harness.explain import check_format, check_new, draw, explain, issue_of, lines, picture_of, to_json, write_test
 
     case, properties, factory, planted = _asked(token_or_file, only=only, subject=subject, fault=fault)
     picture = output or picture_of(case, fault=fault)
@@ -154,6 +158,13 @@ def explain_command(
     corpus = load_corpus(data)
     _one_thread()
     found = explain(properties, factory, case, corpus, fault=planted)
+    if issue:
+        from harness.peers.environment import versions_of
+
+        print(
+            issue_of(found, subject=subject, factory=factory, versions=lambda peer: versions_of(peer, subject)), end=""
+        )
+        raise typer.Exit(_replay_code([verdict for _, verdict in found.verdicts]))
     draw(found, picture)
     if json:
         print(json_module.dumps({**to_json(found), "subject": subject, "fault": fault, "picture": str(picture)}))

@@ -93,6 +93,29 @@ def judge_odds(folder: Path, record: StageRecord) -> Judged:
     return Judged(verdict=verdict, sentence=said, files=("odds.json",))
 
 
+def judge_peers(folder: Path, record: StageRecord) -> Judged:
+    """What public models gave, which is kept as `peers.json`.
+
+    A violation of theirs is no failure here. That one gives something else than its own version's baseline is: either
+    the baseline or the harness is wrong.
+    """
+    tables, damaged = _read([folder / "peers" / "peers.json"], lambda data: {**data, "peers": list(data["peers"])})
+    if not tables:
+        return Judged(verdict=UNDECIDED, sentence=damaged or "no peer was asked")
+    write_json(folder / "peers.json", tables[0])
+    asked = [peer for peer in tables[0]["peers"] if not peer["missing"]]
+    violating = [peer["name"] for peer in asked if peer["outcome"] == "VIOLATED"]
+    moved = [peer["name"] for peer in asked if peer["changes"] and peer["baseline"] == peer["version"]]
+    news = [change for peer in asked if peer["baseline"] != peer["version"] for change in peer["changes"]]
+    missing = len(tables[0]["peers"]) - len(asked)
+    said = [f"{len(violating)} of {len(asked)} peers violate a property"]
+    said += [f"{missing} not installed"] if missing else []
+    said += [f"not as its own baseline: {', '.join(moved)}"] if moved else []
+    said += news
+    verdict = UNDECIDED if not asked or record.status == STOPPED else FAILED if moved else PASSED
+    return Judged(verdict=verdict, sentence="; ".join(said), files=("peers.json",))
+
+
 def _read(paths: Iterable[Path], read: Callable[[Mapping[str, Any]], _Batch]) -> tuple[list[_Batch], str]:
     """What can be read of files of JSON, and which cannot: a damaged one costs itself alone."""
     found, damaged = [], []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.conduct.budget import Part
-from harness.conduct.judge import judge_faults, judge_odds, judge_runs, judge_suites
+from harness.conduct.judge import judge_faults, judge_odds, judge_peers, judge_runs, judge_suites
 from harness.conduct.record import SILENT
 from harness.conduct.turns import Judged, Stage, Step
 
@@ -27,6 +27,7 @@ _FUZZ = Part(name="fuzz", weight=18, least_s=20)
 _RANKS = Part(name="ranks", weight=12, least_s=30)
 _FAULTS = Part(name="faults", weight=15, least_s=30)
 _ODDS = Part(name="odds", weight=5, least_s=120)
+_PEERS = Part(name="peers", weight=10, least_s=600)
 
 _BATCH = 4
 """Rows of the kill matrix that one command asks: the night's only loss if it is stopped in them."""
@@ -48,7 +49,7 @@ def stages(folder: Path, *, seed: int, jobs: int, is_whole: bool, rows: Names, f
         _runs(folder, _RANKS, seed=seed, jobs=jobs, is_whole=is_whole, options=("--cp", "1,2,4")),
         _faults(folder, rows, seed=seed, jobs=jobs),
         _odds(folder, faults, seed=seed, jobs=jobs),
-        _absent("peers", "no public model is among the subjects"),
+        _peers(folder, jobs),
         _absent("bench", "there is no benchmark"),
     ]
 
@@ -116,6 +117,17 @@ def _odds(folder: Path, faults: Names, *, seed: int, jobs: int) -> Stage:
         part=_ODDS,
         step=_batched(folder, "odds", faults, seed=seed, jobs=jobs),
         judge=lambda record: judge_odds(folder, record),
+    )
+
+
+def _peers(folder: Path, jobs: int) -> Stage:
+    """Every public model on the same cases each night, so that a change is the model's."""
+    words = ("peers", "--jobs", str(jobs), "--output", str(folder / "peers"))
+    step = Step(command=(*HARNESS, *words), leaves=("peers/peers.json",))
+    return Stage(
+        part=_PEERS,
+        step=lambda number: None if number else step,
+        judge=lambda record: judge_peers(folder, record),
     )
 
 

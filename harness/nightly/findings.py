@@ -15,6 +15,7 @@ from harness.baseline.diff import Diff, compare
 from harness.baseline.outcomes import Outcome as TestOutcome
 from harness.baseline.run import Result
 from harness.nightly.nights import REPEATED
+from harness.nightly.summary import Summary
 from harness.nightly.trends import Course, Rise, courses, rises
 from harness.nightly.view import View
 from harness.verdict import Outcome
@@ -33,7 +34,7 @@ _BAD = {Outcome.HOLDS: 0, Outcome.VACUOUS: 1, Outcome.UNDECIDED: 1, Outcome.VIOL
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """One thing that is not as on the last night. what: test, property, fault or stratum. weight: 2 bad to -1 good."""
+    """What is not as on the last night: a test, property, fault, stratum or peer. weight: 2 bad to -1 good."""
 
     what: str
     name: str
@@ -115,6 +116,27 @@ def _changes(view: View) -> Iterator[Changed]:
             yield Changed(what="fault", name=name, change=f"{one} → {two}", detail="", weight=weight)
     for name in sorted(set(view.summary.unmet_strata) - set(last.unmet_strata)):
         yield Changed(what="stratum", name=name, change="met → not met", detail="", weight=1)
+    yield from _peers(last, view.summary)
+
+
+def _peers(was: Summary, now: Summary) -> Iterator[Changed]:
+    """What public models that both nights asked give now: a new version, and what it fixes or breaks.
+
+    None of it is a regression of this repository, so the worst of it is doubtful.
+    """
+    for name in sorted(was.peers.keys() & now.peers.keys()):
+        one, two = was.peers[name], now.peers[name]
+        versions = f"{one['version']} → {two['version']}" if one["version"] != two["version"] else ""
+        moved = False
+        for prop in sorted(one["outcomes"].keys() & two["outcomes"].keys()):
+            before, after = Outcome(one["outcomes"][prop]), Outcome(two["outcomes"][prop])
+            if before is not after:
+                weight = min(_weight(_BAD, before, after), 1)
+                change = f"{before.value} → {after.value}"
+                yield Changed(what="peer", name=f"{name}: {prop}", change=change, detail=versions, weight=weight)
+                moved = True
+        if versions and not moved:
+            yield Changed(what="peer", name=name, change=versions, detail="the same verdicts", weight=0)
 
 
 def _weight(badness: Mapping[_T, int], was: _T, now: _T) -> int:

@@ -74,7 +74,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """A night with all its details; what it did not run is None or empty. faults, odds and bench are JSON."""
+    """A night with all its details; what it did not run is None or empty. faults, odds, peers and bench are JSON."""
 
     facts: Facts
     folder: Path | None = None
@@ -82,6 +82,7 @@ class Night:
     runs: tuple[PropertyRun, ...] = ()
     faults: Mapping[str, Any] | None = None
     odds: Mapping[str, Any] | None = None
+    peers: Mapping[str, Any] | None = None
     bench: Mapping[str, Any] | None = None
 
     def units(self) -> Iterator[tuple[PropertyRun, UnitResult]]:

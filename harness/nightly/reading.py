@@ -1,7 +1,7 @@
 """Reads nights from their folders. Damage inside a night makes it invalid and is told; it never raises.
 
 A night's folder holds `night.json` and, each where it was run, `suites/results.jsonl`, runs of `harness run` below
-`fuzz/` and `ranks/`, `faults.json`, `odds.json` and `bench.json`.
+`fuzz/` and `ranks/`, `faults.json`, `odds.json`, `peers.json` and `bench.json`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 _TABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "faults": {"rows": ("name", "what", "title", "expected", "verdict", "cells")},
     "odds": {"odds": ("fault", "property", "cases", "caught", "a_layout", "a_run_at_least")},
+    "peers": {"peers": ("name", "package", "version", "outcome", "missing", "baseline", "changes", "cells")},
     "bench": {
         "ladder": ("window", "peak_bytes", "predicted_bytes"),
         "steps": ("window", "median_ms", "spread_ms"),

@@ -40,7 +40,8 @@ class Measured:
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """One night for the trends. reasons: why red tests are red. faults: the verdict of every row of the kill matrix;
-    planted: which of them are faults.
+    planted: which of them are faults. peers: of each public model that was asked its version, and the outcome of each
+    property.
     """
 
     stamp: str
@@ -57,6 +58,7 @@ class Summary:
     faults: Mapping[str, str]
     planted: tuple[str, ...]
     bench: Mapping[str, Any]
+    peers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def is_valid(self) -> bool:
@@ -78,7 +80,10 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as plain values."""
+        # Nights from before there were peers, and nights without any, are told in the same words.
+        peers = {"peers": {name: dict(peer) for name, peer in self.peers.items()}} if self.peers else {}
         return {
+            **peers,
             "stamp": self.stamp,
             "started": self.started,
             "seconds": self.seconds,
@@ -155,6 +160,14 @@ def summarise(night: Night) -> Summary:
         unmet_strata=tuple(sorted(name for name in unmet if not strata[name])),
         faults={row["name"]: row["verdict"] for row in (night.faults or {}).get("rows", ())},
         planted=tuple(row["name"] for row in (night.faults or {}).get("rows", ()) if row["what"] == "fault"),
+        peers={
+            peer["name"]: {
+                "version": peer["version"],
+                "outcomes": {name: cell["outcome"] for name, cell in peer["cells"].items()},
+            }
+            for peer in (night.peers or {}).get("peers", ())
+            if not peer["missing"]
+        },
         bench={name: (night.bench or {}).get(name, []) for name in ("ladder", "steps")},
     )
 

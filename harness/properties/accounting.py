@@ -15,6 +15,8 @@ from harness.properties import Property, register
 from harness.properties.bounds import bounds_of
 from harness.properties.measure import generator, place_of
 from harness.properties.tally import Tally
+from harness.subjects.protocol import Unsupported
+from harness.subjects.support import TERMS, unsupported_by
 from harness.tolerance import EXACT
 from v4model import Pack
 
@@ -47,6 +49,9 @@ def labels_of(layout: PackLayout, *, depth: int) -> list[Label]:
 
 
 def _labels_stay_inside(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
+    lacking = unsupported_by(subject)
+    if TERMS in lacking:
+        raise Unsupported(lacking[TERMS])
     pack = case.pack(corpus)
     tally = Tally(NAME, bound=bounds_of(subject, case).reordered, layout=pack.layout)
     # The text's own mask, one that switches at any token, and none at all.

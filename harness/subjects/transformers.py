@@ -11,22 +11,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from harness.errors import UsageError
+from harness.subjects.wide import float32_is_float64
 from v4model import V4Config, V4Model, hf
 from v4model.errors import ConfigError
 
 _MODELING = "transformers.models.deepseek_v4.modeling_deepseek_v4"
 _CONFIGURATION = "transformers.models.deepseek_v4.configuration_deepseek_v4"
-_ROPE = "transformers.modeling_rope_utils"
+ISLANDS = (_MODELING, "transformers.modeling_rope_utils")
+"""Modules that compute in float32 whatever the dtype of the weights."""
 
 _LAYER_TYPES = {
     "dense": "sliding_attention",
@@ -94,16 +94,20 @@ def settings(config: V4Config) -> dict[str, Any]:
 
 
 class TransformersReference:
-    """transformers' model with the trunk weights of `model`, in float64, with its float32 islands as shipped."""
+    """transformers' model with the trunk weights of `model`, in float64, with its float32 islands as shipped.
 
-    def __init__(self, model: V4Model) -> None:
+    experts: its experts_implementation. grouped_mm has no float64; batched_mm computes in shapes that do not depend on
+    routing, so that bits can be compared.
+    """
+
+    def __init__(self, model: V4Model, *, experts: str = "eager") -> None:
         self.config = model.config
-        modeling, configuration = _module(_MODELING), _module(_CONFIGURATION)
+        modeling, configuration = module_of(_MODELING), module_of(_CONFIGURATION)
         # Kernels other than the eager ones have no float64 (grouped_mm) or no sinks (SDPA).
         self.model = modeling.DeepseekV4ForCausalLM._from_config(
             configuration.DeepseekV4Config(**settings(model.config)),
             attn_implementation="eager",
-            experts_implementation="eager",
+            experts_implementation=experts,
         )
         self.model.double().eval()
         weights = hf.export(model, names="transformers")
@@ -139,10 +143,9 @@ class TransformersReference:
         """
         rotaries = [module for module in self.model.modules() if type(module).__name__ == "DeepseekV4RotaryEmbedding"]
         kept = [[buffer.clone() for buffer in rotary.buffers()] for rotary in rotaries]
-        with ExitStack() as stack:
-            for name in (_MODELING, _ROPE):
-                stack.enter_context(mock.patch.object(_module(name), "torch", _WideTorch("torch")))
-            stack.enter_context(mock.patch.object(Tensor, "float", Tensor.double))
+        for name in ISLANDS:
+            module_of(name)
+        with float32_is_float64(ISLANDS):
             for rotary in rotaries:
                 _copy(type(rotary)(rotary.config).buffers(), into=rotary.buffers())
             try:
@@ -152,21 +155,13 @@ class TransformersReference:
                     _copy(buffers, into=rotary.buffers())
 
 
-class _WideTorch(ModuleType):
-    """torch, except that its float32 is float64."""
-
-    float32 = float = torch.float64
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-
 def _copy(values: Iterable[Tensor], *, into: Iterable[Tensor]) -> None:
     for value, target in zip(values, into, strict=True):
         target.copy_(value)
 
 
-def _module(name: str) -> Any:
+def module_of(name: str) -> Any:
+    """A module of transformers; raises UsageError where it is not installed."""
     # By name, so that neither an import of this file nor a type check waits for transformers (several seconds).
     try:
         return importlib.import_module(name)

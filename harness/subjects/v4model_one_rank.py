@@ -55,11 +55,7 @@ class V4OneRank(V4Data):
 
     def export_weights(self) -> Mapping[str, npt.NDArray[Any]]:
         """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
-        tensors = hf.export(self.model, names="transformers")
-        return {
-            name: (tensor.detach().double() if tensor.is_floating_point() else tensor).numpy()
-            for name, tensor in tensors.items()
-        }
+        return export_weights(self.model)
 
     def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Record:
         """One forward pass, recorded under the names of `harness.subjects.record`."""
@@ -71,6 +67,15 @@ class V4OneRank(V4Data):
 def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
     """A subject with weights drawn from `seed`; the same arguments may give the same model again."""
     return V4OneRank(lively_model(config, dtype, seed), seed)
+
+
+def export_weights(model: V4Model) -> dict[str, npt.NDArray[Any]]:
+    """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
+    tensors = hf.export(model, names="transformers")
+    return {
+        name: (tensor.detach().double() if tensor.is_floating_point() else tensor).numpy()
+        for name, tensor in tensors.items()
+    }
 
 
 def observation(out: V4Output, *, real: Tensor) -> Observation:

@@ -13,6 +13,7 @@ from harness.nightly.sections.machine import machine_section
 from harness.nightly.sections.numerics import numerics_section
 from harness.nightly.sections.outcomes import outcomes_section
 from harness.nightly.sections.overview import cards, context, headline, state
+from harness.nightly.sections.peers import peers_section
 from harness.nightly.sections.provenance import provenance_section
 from harness.nightly.sections.strata import strata_section
 from harness.nightly.sections.witnesses import witnesses_section
@@ -30,6 +31,7 @@ def page_of(view: View) -> Page:
         numerics_section(view, found),
         strata_section(view),
         faults_section(view),
+        peers_section(view),
         witnesses_section(view),
         failures_section(view),
         machine_section(view),

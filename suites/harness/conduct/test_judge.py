@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.conduct.judge import judge_faults, judge_odds, judge_runs, judge_suites
+from harness.conduct.judge import judge_faults, judge_odds, judge_peers, judge_runs, judge_suites
 from harness.conduct.record import DONE, FAILED, PASSED, STOPPED, UNDECIDED, StageRecord
 from harness.matrix import result
 from harness.matrix.result import Matrix
@@ -174,3 +174,54 @@ def test_a_damaged_batch_costs_itself_alone(tmp_path: Path) -> None:
     wrote_batch(tmp_path / "odds", 1, {"schema_version": 1})
     judged = judge_odds(tmp_path, record(0))
     assert (judged.verdict, judged.sentence.endswith(" cannot be read")) == (UNDECIDED, True)
+
+
+def peer(name: str, *, outcome: str = "HOLDS", version: str = "0.7.0", changes: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {
+        "name": name,
+        "outcome": outcome,
+        "version": version,
+        "baseline": "0.7.0",
+        "missing": "",
+        "changes": changes,
+    }
+
+
+ABSENT = {**peer("absent", outcome="UNDECIDED"), "missing": "it is not installed"}
+
+
+@pytest.mark.parametrize(
+    ("peers", "status", "verdict", "sentence"),
+    [
+        (
+            [peer("a"), peer("b", outcome="VIOLATED"), ABSENT],
+            DONE,
+            PASSED,
+            "1 of 2 peers violate a property; 1 not installed",
+        ),
+        (
+            [peer("a", changes=("0.7.0 breaks x",))],
+            DONE,
+            FAILED,
+            "0 of 1 peers violate a property; not as its own baseline: a",
+        ),
+        (
+            [peer("a", version="0.8.0", changes=("0.8.0 fixes x",))],
+            DONE,
+            PASSED,
+            "0 of 1 peers violate a property; 0.8.0 fixes x",
+        ),
+        ([ABSENT], DONE, UNDECIDED, "0 of 0 peers violate a property; 1 not installed"),
+        ([peer("a")], STOPPED, UNDECIDED, "0 of 1 peers violate a property"),
+    ],
+)
+def test_peers(peers: list[Any], status: str, verdict: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "peers.json").write_text(json.dumps({"peers": peers}), encoding="utf-8")
+    judged = judge_peers(tmp_path, record(0, status=status))
+    assert (judged.verdict, judged.sentence, judged.files) == (verdict, sentence, ("peers.json",))
+    assert len(json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))["peers"]) == len(peers)
+
+
+def test_peers_that_left_nothing_are_undecided(tmp_path: Path) -> None:
+    assert judge_peers(tmp_path, record()).verdict == UNDECIDED

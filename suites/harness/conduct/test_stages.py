@@ -36,7 +36,6 @@ def test_the_suites_come_first_and_what_is_not_there_is_said(tmp_path: Path, mon
     found = of(tmp_path)
     assert list(found) == ["suites", "fuzz", "ranks", "faults", "odds", "peers", "bench"]
     assert {name: stage.missing for name, stage in found.items() if stage.missing} == {
-        "peers": "no public model is among the subjects",
         "bench": "there is no benchmark",
     }
     (suites,) = steps(found["suites"])

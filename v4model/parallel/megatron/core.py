@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     from megatron.core.packed_seq_params import PackedSeqParams
     from megatron.core.pipeline_parallel import get_forward_backward_func
     from megatron.core.transformer.module import MegatronModule
-    from megatron.core.transformer.multi_token_prediction import MTPLossAutoScaler
+    from megatron.core.transformer.multi_token_prediction import MTPLossAutoScaler, roll_tensor
     from megatron.core.transformer.transformer_config import TransformerConfig
 
 __all__ = [
@@ -46,4 +46,5 @@ __all__ = [
     "get_forward_backward_func",
     "get_megatron_optimizer",
     "parallel_state",
+    "roll_tensor",
 ]

@@ -33,6 +33,7 @@ from suites.harness.nightly.made import (
     VIOLATED,
     write_nights,
 )
+from suites.harness.peers.made import write_two_versions
 from suites.repo import tree
 
 SHOTS = tree.ROOT / "reports" / "nightly-page"
@@ -133,6 +134,26 @@ def test_it_fits_the_screen_and_can_be_read(name: str, width: int, theme: str, b
         assert {what: round(ratio, 2) for what, ratio in contrasts.items() if ratio < _ENOUGH_CONTRAST} == {}
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) == (theme == "dark")
+
+
+def test_public_models_stand_in_a_table_with_their_versions(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights = write_nights(tmp_path, nights=2, tests=60)
+    write_two_versions(nights)
+    assert cli.run_cli(["report", *map(str, nights)]) == 0
+    assert "page.html" in capsys.readouterr().out
+    for name, width, theme in (("peers", 1280, "light"), ("peers-narrow", 390, "dark")):
+        with opened(browser, nights[-1] / "page.html", width=width, theme=theme) as page:
+            section = page.locator("#peers")
+            row = section.locator("tbody tr", has_text="theirs-packed").first
+            assert row.locator("td").all_inner_texts() == ["theirs 0.8.0", "0.7.0", "violated", "holds"]
+            assert "0.8.0 fixes query_sees_only_its_sample on csa" in section.inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            contrasts = page.evaluate(_CONTRASTS)
+            assert {what: ratio for what, ratio in contrasts.items() if ratio < _ENOUGH_CONTRAST} == {}
+            SHOTS.mkdir(parents=True, exist_ok=True)
+            section.screenshot(path=SHOTS / f"{name}.png")
 
 
 def test_each_thing_stands_where_one_looks_for_it(browser: Browser, path: Path) -> None:

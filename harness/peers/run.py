@@ -1,0 +1,104 @@
+"""Asks public models: a `harness run` for each, in its own process, one after another with all jobs."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.peers.environment import Environment, version_in
+from harness.peers.known import KnownPeer
+from harness.peers.result import PeerRow, PeerTable, cells_of
+from harness.peers.verdicts import compared
+from harness.report import Report
+
+_WHOLE = (0, 1, 3)
+"""Exit codes of a run that came to its end."""
+
+
+def ask(
+    peers: Sequence[KnownPeer],
+    *,
+    folder: Path,
+    environments: Path,
+    baselines: Path,
+    properties: Sequence[str],
+    profile: str,
+    jobs: int,
+    seed: int | None = None,
+    done: Callable[[PeerRow], None] = lambda _: None,
+) -> PeerTable:
+    """The table of these peers; each run's files are left in `folder` under the peer's name.
+
+    A peer that is not installed is a row that says so, with the command that helps.
+    """
+    began, used, started = time.perf_counter(), _cpu_seconds(), datetime.now(UTC)
+    rows = []
+    for peer in peers:
+        row = _row(peer, Environment(peer.environment, environments) if peer.environment else None)
+        if not row.missing:
+            row = _asked(
+                row, _command(peer, environments, properties, profile, jobs, seed), folder / peer.name, properties
+            )
+            row = compared(row, run=folder / peer.name / "junit.xml", baselines=baselines)
+        rows.append(row)
+        done(row)
+    return PeerTable(
+        properties=tuple(properties),
+        rows=tuple(rows),
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - began,
+        cpu_seconds=_cpu_seconds() - used,
+        jobs=jobs,
+    )
+
+
+def subject_of(peer: KnownPeer, environments: Path) -> str:
+    """What `--subject` says to ask it: the adapter itself, or a worker in its environment."""
+    if not peer.environment:
+        return peer.factory
+    return f"worker:{Environment(peer.environment, environments).python}:{peer.factory}"
+
+
+def _command(
+    peer: KnownPeer, environments: Path, properties: Sequence[str], profile: str, jobs: int, seed: int | None
+) -> list[str]:
+    words = ["--subject", subject_of(peer, environments), "--profile", profile, "--jobs", str(jobs), "--json"]
+    words += [] if seed is None else ["--seed", str(seed)]
+    return [sys.executable, "-m", "harness", "run", *words, *(w for name in properties for w in ("--only", name))]
+
+
+def _row(peer: KnownPeer, environment: Environment | None) -> PeerRow:
+    version = version_in(sys.executable, peer.package) if environment is None else environment.version(peer.package)
+    missing = ""
+    if version is None:
+        help_ = f"pip install {peer.package}" if environment is None else environment.command
+        missing = f"{peer.package} is not installed; {help_}"
+    return PeerRow(
+        name=peer.name, about=peer.about, package=peer.package, version=version or "", cells={}, missing=missing
+    )
+
+
+def _asked(row: PeerRow, command: Sequence[str], folder: Path, properties: Sequence[str]) -> PeerRow:
+    began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [*command, "--output", str(folder)]
+    child = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    row = replace(row, seconds=time.perf_counter() - began)
+    if child.returncode not in _WHOLE:
+        said = (child.stderr.strip().splitlines() or [f"it ended with {child.returncode}"])[-1]
+        return replace(row, missing=f"it could not be asked: {said}")
+    report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+    return replace(row, cells=cells_of(report, properties))
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    found = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in found)
