@@ -87,7 +87,9 @@ def train_command(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints/--no-checkpoints", help="Save what a run needs to go on.")
     ] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of the folder.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint, also at another learning rate.")
+    ] = False,
     preflight: Annotated[
         bool, typer.Option("--preflight/--no-preflight", help="Prove isolation on the first pack before step 1.")
     ] = True,
@@ -134,7 +136,8 @@ def train_command(
             preflight=preflight,
         )
     if done < steps:
-        print(f"v4model: interrupted after {done} of {steps} steps; `--resume` goes on", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":
+            print(f"v4model: interrupted after {done} of {steps} steps; `--resume` goes on", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -251,6 +254,9 @@ def _world(settings: TrainSettings, *, device: str) -> Iterator[str]:
     import torch
     import torch.distributed as dist
 
+    if device not in ("cpu", "cuda"):
+        expected = "cpu, or cuda: each rank takes the card of its own number"
+        raise ConfigError(got=f"--device {device}", expected=expected, where="training")
     if device == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError(got="no CUDA device", expected="one, or --device cpu", where="--device cuda")

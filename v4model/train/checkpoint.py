@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 
 from v4model.errors import DataError
 from v4model.train.engine import Engine
@@ -51,14 +52,38 @@ def load_checkpoint(engine: Engine, path: Path, *, about: Mapping[str, Any]) -> 
         content = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(got=str(error), expected="a checkpoint", where=str(path)) from error
-    if content.get("format") != _FORMAT:
-        raise DataError(got=f"format {content.get('format')}", expected=str(_FORMAT), where=str(path))
+    written = content.get("format") if isinstance(content, dict) else None
+    if written != _FORMAT:
+        raise DataError(got=f"format {written}", expected=str(_FORMAT), where=str(path))
     for name, value in about.items():
-        was = content["about"].get(name)
+        was = content.get("about", {}).get(name)
         if was != value:
             raise DataError(got=f"{name} {value}", expected=f"{was}, as the run began", where=str(path))
-    engine.load(path / _STATE)
+    if not (path / _STATE).is_dir():
+        raise DataError(got=f"no folder {_STATE}", expected="a whole checkpoint", where=str(path))
+    try:
+        engine.load(path / _STATE)
+    except (Exception, CheckpointException) as error:  # whatever a damaged file makes of the libraries that read it
+        got = f"a state that cannot be read ({type(error).__name__}: {str(error).strip().splitlines()[-1]})"
+        raise DataError(got=got, expected="a whole checkpoint", where=str(path)) from error
     return int(content["next_step"])
+
+
+def prepare_folder(folder: Path, *, resume: bool) -> None:
+    """Makes a run's folder of checkpoints, before a step is taken that could not be saved.
+
+    Raises:
+        DataError: no such folder can be made, or a run that does not go on finds another's checkpoints: the next one to
+            go on would take them for its own.
+    """
+    newest = newest_checkpoint(folder)
+    if newest is not None and not resume:
+        expected = "an --output without checkpoints, or --resume"
+        raise DataError(got=f"{newest.name} of an earlier run", expected=expected, where=str(folder))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(got=str(error.strerror), expected="a folder for checkpoints", where=str(folder)) from error
 
 
 def _barrier() -> None:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from v4model.errors import ConfigError, V4Error
-from v4model.train.checkpoint import load_checkpoint, newest_checkpoint, save_checkpoint
+from v4model.train.checkpoint import load_checkpoint, newest_checkpoint, prepare_folder, save_checkpoint
 from v4model.train.engine import Engine
 from v4model.train.feed import Feed, StepPacks
 from v4model.train.isolation import prove_isolation
@@ -63,9 +63,11 @@ def train(
         IsolationError: a sample of the first pack sees another one.
         NotFiniteError: after saving nothing; its records are in the log.
         ConfigError: a proof is asked of a pipeline stage.
-        DataError: a checkpoint of another run.
+        DataError: a checkpoint of another run, a damaged one, or a folder that cannot hold this run's.
     """
     first = 0
+    if files.checkpoints is not None:
+        prepare_folder(files.checkpoints, resume=resume)
     newest = newest_checkpoint(files.checkpoints) if resume and files.checkpoints is not None else None
     if newest is not None:
         first = load_checkpoint(engine, newest, about=files.about)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,7 +33,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         for name in ("nodes", "gpus", "memory", "host_memory"):
-            if getattr(self, name) < 1:
+            if not 1 <= getattr(self, name) < math.inf:
                 raise ConfigError(got=f"{name} {getattr(self, name)}", expected="at least 1", where="cluster")
 
     @property
