@@ -107,5 +107,5 @@ def test_a_place_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file"):
         read_nights([str(tmp_path / "gone")])
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(UsageError, match=r"one of faults, odds, bench\.json"):
+    with pytest.raises(UsageError, match=r"one of faults, odds, peers, bench\.json"):
         read_nights([str(tmp_path / "other.json")])
