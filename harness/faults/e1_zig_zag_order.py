@@ -38,7 +38,14 @@ def zig_zag(*, size: int, ranks: int) -> Tensor:
 
 
 def _context(
-    pack: Pack, *, config: V4Config, ranks: Ranks, dtype: torch.dtype, device: torch.device, recompute: bool
+    pack: Pack,
+    *,
+    config: V4Config,
+    ranks: Ranks,
+    dtype: torch.dtype,
+    device: torch.device,
+    recompute: bool,
+    recompute_within: bool,
 ) -> PackContext:
     if ranks.cp.ranks > 1:
         plan = shard_of(pack.layout, rank=ranks.cp.rank, ranks=ranks.cp.ranks)
@@ -46,7 +53,15 @@ def _context(
         padded = (0, plan.layout.total - pack.layout.total)
         tokens, supervised = F.pad(pack.tokens, padded)[order], F.pad(pack.supervised, padded)[order]
         pack = Pack(tokens, layout=plan.layout, supervised=supervised)
-    return context_of(pack, config=config, ranks=ranks, dtype=dtype, device=device, recompute=recompute)
+    return context_of(
+        pack,
+        config=config,
+        ranks=ranks,
+        dtype=dtype,
+        device=device,
+        recompute=recompute,
+        recompute_within=recompute_within,
+    )
 
 
 def _apply(subject: Subject) -> AbstractContextManager[None]:
