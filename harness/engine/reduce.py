@@ -15,14 +15,15 @@ from harness.case import DTYPES, Case
 def reduced(case: Case, violates: Callable[[Case], bool]) -> Case:
     """The case, or one of fewer samples (or else simpler) that `violates` too; no single step makes it simpler."""
     while True:
-        candidates = (smaller for smaller in _smaller(case) if _weight(smaller) < _weight(case))
+        candidates = (smaller for smaller in _smaller(case) if weight(smaller) < weight(case))
         found = next((smaller for smaller in candidates if violates(smaller)), None)
         if found is None:
             return case
         case = found
 
 
-def _weight(case: Case) -> tuple[int, ...]:
+def weight(case: Case) -> tuple[int, ...]:
+    """What a reader counts, the most important first; the smaller, the simpler the case."""
     padding = case.total - sum(case.lengths)
     changes = case.config.count(",")
     return len(case.lengths), changes, DTYPES.index(case.dtype), padding, case.total

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.case import Case
 from harness.engine.draw import Draw, Violation
 from harness.engine.profiles import Profile
-from harness.engine.reduce import reduced
+from harness.engine.reduce import reduced, weight
 from harness.engine.row import Row, Unit
 from harness.report import Finding, UnitResult, strongest, worst
 from harness.verdict import Outcome, Verdict
@@ -88,6 +88,10 @@ class _Tally:
         )
 
 
+class _Enough(BaseException):
+    """No more cases may be spent. Not an Exception, which Hypothesis would take for a violation and go on."""
+
+
 def _origin(witness: Witness) -> tuple[bool, str]:
     """What tells one defect from another: trunk or MTP, and the branch."""
     return witness.depth > 0, witness.branch
@@ -144,24 +148,31 @@ def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw
 
     The draw is repeated with the verdicts known so far, up to the first case of this origin, and shrunk from there.
     """
-    row, spent = tally.row, 0
+    row, spent, smallest = tally.row, 0, tally.firsts[origin]
 
     def violates(placed: Case) -> bool:
-        nonlocal spent
-        # Past the limit only what is known to violate still does: nothing smaller is found and the search stops.
-        if placed not in tally.known and spent < limit:
+        nonlocal spent, smallest
+        if placed not in tally.known:
+            if spent == limit:
+                raise _Enough
             spent += 1
             ((tally.known[placed], seconds),) = judge(placed, [row])
             tally.seconds += seconds
-        verdict = tally.known.get(placed)
-        return verdict is not None and verdict.witness is not None and _origin(verdict.witness) == origin
+        witness = tally.known[placed].witness
+        if witness is None or _origin(witness) != origin:
+            return False
+        smallest = min(smallest, placed, key=weight)
+        return True
 
     def probe(case: Case) -> None:
         if violates(row.at(case)):
             raise Violation(row.at(case))
 
-    minimal = draw.run(probe, shrinks=True)
-    smallest = reduced(minimal if isinstance(minimal, Case) else tally.firsts[origin], violates)
+    try:
+        minimal = draw.run(probe, shrinks=True)
+        smallest = reduced(minimal if isinstance(minimal, Case) else smallest, violates)
+    except _Enough:
+        pass
     return smallest, spent
 
 

@@ -16,6 +16,8 @@ from v4model.pack import PackLayout, visibility_of
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
+ON_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
+
 KINDS = {"dense": 0, "hca": 16, "csa": 4}
 
 
@@ -75,6 +77,16 @@ def test_queries_of_a_part_of_the_pack(kind: str) -> None:
     if arguments["picks"] is not None:
         arguments["picks"] = arguments["picks"][start:end]
     hold([inputs[0][start:end], inputs[1][first:end], *inputs[2:]], arguments, dtype=NARROW)
+
+
+@pytest.mark.skipif(not ON_HOPPER, reason="kernels in Gluon are compiled for Hopper and have no interpreter")
+@pytest.mark.parametrize("heads", [64, 128])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernels_written_for_hopper(kind: str, heads: int) -> None:
+    # Samples that end inside a tile, padding between and behind them, fewer picks than places.
+    layout = PackLayout.from_lengths([700, 1, 300, 83], slots=[704, 4, 300, 90], total=1200)
+    inputs, arguments = case(kind, layout, heads=heads, width=512, window=128, topk=96)
+    hold(inputs, arguments, dtype=NARROW)
 
 
 def test_many_blocks_of_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:

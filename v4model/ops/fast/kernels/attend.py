@@ -139,7 +139,8 @@ def backward_queries(
     """dq of tokens from `first` on; for the keys' gradient it leaves weights and slopes of the scores behind.
 
     weight, slope: [tokens of this launch, columns, H], the softmax's probability and the gradient of q . key. delta
-    [T, H] is the sum of dout * out, of which the sink's gradient is made.
+    [T, H]: the sum of weights times their gradients, of which the sink's gradient is made. It is dout * out as well,
+    and used as such here, but out was rounded, which a sum over many tokens would show.
     """
     own = tl.program_id(0)
     t = own + first
@@ -162,13 +163,13 @@ def backward_queries(
         product = tl.load(out_ptr + at, mask=fits, other=0.0).to(tl.float32)
         product *= tl.load(dout_ptr + at, mask=fits, other=0.0).to(tl.float32)
         delta += tl.sum(product, 1)
-    tl.store(delta_ptr + of_token, delta, mask=there)
     q_at, mask = _of_heads(q_ptr, t, head, num_heads, WIDTH, BLOCK_D)
     q = tl.load(q_at, mask=mask, other=0.0)
     dout_at, mask = _of_heads(dout_ptr, t, head, num_heads, WIDTH, BLOCK_D)
     dout = tl.load(dout_at, mask=mask, other=0.0)
     lse = tl.load(lse_ptr + of_token, mask=there, other=float("inf"))
     dq = tl.zeros([BLOCK_H, BLOCK_D], tl.float32)
+    total = tl.zeros([BLOCK_H], tl.float32)
     begin = (lo - token + LOCAL - 1) // BLOCK_N * BLOCK_N
     for column in tl.range(begin, LOCAL + count, BLOCK_N, num_stages=STAGES):
         row, seen = _columns(column, token, lo, base, count, picks_ptr, first_key, num_keys, LOCAL, KIND, BLOCK_N)
@@ -176,11 +177,13 @@ def backward_queries(
         scores = _scores(q, keys, row, seen, num_rows, scale * 1.4426950408889634)
         weight = tl.exp2(scores - lse[:, None])
         dweight = tl.dot(dout, tl.trans(keys), input_precision="ieee")
+        total += tl.sum(weight * dweight, 1)
         slope = (weight * (dweight - delta[:, None]) * scale).to(keys.dtype)
         dq = tl.dot(slope, keys, dq, input_precision="ieee")
         place = tl.cast(own, tl.int64) * columns + column + tl.arange(0, BLOCK_N)
         at = place[None, :] * num_heads + head[:, None]
         tl.store(weight_ptr + at, weight.to(keys.dtype), mask=there[:, None])
         tl.store(slope_ptr + at, slope, mask=there[:, None])
+    tl.store(delta_ptr + of_token, total, mask=there)
     dq_at, mask = _of_heads(dq_ptr, t, head, num_heads, WIDTH, BLOCK_D)
     tl.store(dq_at, dq.to(dq_ptr.dtype.element_ty), mask=mask)

@@ -100,13 +100,26 @@ def _begin(
     return lo, base, count, begin, picks
 
 
+@gluon.jit
+def _weights(dots, bias, best, scale_log2):
+    """Of a block of products: weights against the largest score so far, that score, and what came before shrinks by."""
+    scores = dots * scale_log2 + gl.expand_dims(bias, 0)
+    higher = gl.maximum(best, gl.max(scores, 1))
+    return gl.exp2(scores - gl.expand_dims(higher, 1)), higher, gl.exp2(best - higher)
+
+
 @gluon.jit(do_not_specialize=["first_query", "first_key", "num_keys", "num_rows", "stride_picks", "tokens"])
 def forward(
     q_ptr, table_ptr, sink_ptr, lo_ptr, base_ptr, count_ptr, picks_ptr, out_ptr, lse_ptr,
     first_query, first_key, num_keys, num_rows, stride_picks, num_heads, scale_log2, tokens,
     WIDTH: gl.constexpr, LOCAL: gl.constexpr, KIND: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
-    """A program goes over many tokens; the next one's queries and first keys come while this one's output leaves."""
+    """A program goes over many tokens; the next one's queries and first keys come while this one's output is made.
+
+    The tensor cores go from the values of a block straight to the scores of the next one; what is between the two,
+    copies and addresses, is done meanwhile, so that only the exponentials stand alone. No product is under way over a
+    loop's edge: the compiler would then run every one by itself.
+    """
     COPY: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, BLOCK_N // 2, 16])
     VALUES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, WIDTH // 2, 16])
@@ -123,6 +136,7 @@ def forward(
     weights = gl.allocate_shared_memory(dtype, [64, BLOCK_N], SHARED)
     head = first_head + gl.arange(0, 64, layout=HEAD)
     sink = gl.load(sink_ptr + head).to(gl.float32) * 1.4426950408889634
+    zeros = gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES)
     t = gl.program_id(0)
     lo, base, count, begin, picks = _begin(
         t, first_query, lo_ptr, base_ptr, count_ptr, picks_ptr, stride_picks, LOCAL, KIND, BLOCK_N, ROWS
@@ -132,69 +146,91 @@ def forward(
         begin, picks, t + first_query, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
     )
     _copy_keys(keys.index(0), table_ptr, row, seen, num_rows, WIDTH, COPY)
+    buffer = 0
     for t in range(gl.program_id(0), tokens, stride):
         token = t + first_query
         end = LOCAL + count
         of_token = picks_ptr + t.to(gl.int64) * stride_picks
-        picks = _picks(begin + BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+        async_copy.wait_group(0)
+        fence_async_shared()
+        gl.thread_barrier()
+        dots = warpgroup_mma(queries, keys.index(buffer).permute((1, 0)), zeros, use_acc=False, is_async=True)
+        if begin + BLOCK_N < end:
+            picks = _picks(begin + BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+            row, seen = _columns(
+                begin + BLOCK_N, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
+            )
+            _copy_keys(keys.index(1 - buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
+        picks = _picks(begin + 2 * BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+        here = _picks(begin, count, of_token, LOCAL, KIND, BLOCK_N, KEYS)
+        key_row, key_seen = _columns(
+            begin, here, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, KEYS
+        )
+        bias = _bias(key_row, key_seen, num_rows)
         following = gl.minimum(t + stride, tokens - 1)
         next_lo, next_base, next_count, next_begin, next_picks = _begin(
             following, first_query, lo_ptr, base_ptr, count_ptr, picks_ptr, stride_picks, LOCAL, KIND, BLOCK_N, ROWS
         )
         best = sink
-        total = gl.full([64], 1.0, gl.float32, layout=HEAD)
+        # Of each column by itself; they are added up at the end.
+        total = gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES)
         out = gl.zeros([64, WIDTH], gl.float32, layout=VALUES)
-        buffer = 0
-        for first in range(begin, end, BLOCK_N):
-            async_copy.wait_group(0)
-            fence_async_shared()
-            gl.thread_barrier()
-            now = keys.index(buffer)
-            zeros = gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES)
-            dots = warpgroup_mma(queries, now.permute((1, 0)), zeros, use_acc=False, is_async=True)
-            if first + BLOCK_N < end:
-                row, seen = _columns(
-                    first + BLOCK_N, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
-                )
-                _copy_keys(keys.index(1 - buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
-                picks = _picks(first + 2 * BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
-            here = _picks(first, count, of_token, LOCAL, KIND, BLOCK_N, KEYS)
-            key_row, key_seen = _columns(
-                first, here, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, KEYS
-            )
-            bias = _bias(key_row, key_seen, num_rows)
-            scores = warpgroup_mma_wait(num_outstanding=0, deps=(dots,))
-            scores = scores * scale_log2 + gl.expand_dims(bias, 0)
-            higher = gl.maximum(best, gl.max(scores, 1))
-            shrink = gl.exp2(best - higher)
-            weight = gl.exp2(scores - gl.expand_dims(higher, 1))
-            total = total * shrink + gl.sum(weight, 1)
-            best = higher
+        dots = warpgroup_mma_wait(num_outstanding=0, deps=(dots,))
+        # Every block that another one follows.
+        for first in range(begin, end - BLOCK_N, BLOCK_N):
+            weight, best, shrink = _weights(dots, bias, best, scale_log2)
             weights.store(weight.to(dtype))
+            total = total * gl.expand_dims(shrink, 1) + weight
             out = out * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, VALUES)), 1)
             fence_async_shared()
             gl.thread_barrier()
-            out = warpgroup_mma(weights, now, out, is_async=True)
-            # Not left under way over the loop's edge: the compiler would then run every product by itself.
-            out = warpgroup_mma_wait(num_outstanding=0, deps=(out,))
+            out = warpgroup_mma(weights, keys.index(buffer), out, is_async=True)
+            async_copy.wait_group(0)
+            fence_async_shared()
+            gl.thread_barrier()
+            dots = warpgroup_mma(queries, keys.index(1 - buffer).permute((1, 0)), zeros, use_acc=False, is_async=True)
+            row, seen = _columns(
+                first + 2 * BLOCK_N, picks, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, ROWS
+            )
+            here = _picks(first + BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, KEYS)
+            key_row, key_seen = _columns(
+                first + BLOCK_N, here, token, lo, base, count, first_key, num_keys, LOCAL, KIND, BLOCK_N, KEYS
+            )
+            bias = _bias(key_row, key_seen, num_rows)
+            out = warpgroup_mma_wait(num_outstanding=1, deps=(out,))
+            # Both warp groups are done with these keys.
+            gl.thread_barrier()
+            if first + 2 * BLOCK_N < end:
+                _copy_keys(keys.index(buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
+                picks = _picks(first + 3 * BLOCK_N, count, of_token, LOCAL, KIND, BLOCK_N, ROWS)
+            dots = warpgroup_mma_wait(num_outstanding=0, deps=(dots,))
             buffer = 1 - buffer
-        async_copy.wait_group(0)
+        weight, best, shrink = _weights(dots, bias, best, scale_log2)
+        weights.store(weight.to(dtype))
+        total = total * gl.expand_dims(shrink, 1) + weight
+        out = out * gl.expand_dims(gl.convert_layout(shrink, gl.SliceLayout(1, VALUES)), 1)
+        fence_async_shared()
         gl.thread_barrier()
+        out = warpgroup_mma(weights, keys.index(buffer), out, is_async=True)
         if t + stride < tokens:
             _copy_heads(queries, q_ptr, following, first_head, num_heads, WIDTH, COPY)
             row, seen = _columns(
                 next_begin, next_picks, following + first_query, next_lo, next_base, next_count, first_key, num_keys,
                 LOCAL, KIND, BLOCK_N, ROWS,
             )  # fmt: skip
-            _copy_keys(keys.index(0), table_ptr, row, seen, num_rows, WIDTH, COPY)
-        out = out / gl.expand_dims(gl.convert_layout(total, gl.SliceLayout(1, VALUES)), 1)
-        keys.index(1).store(out.to(dtype))
+            _copy_keys(keys.index(1 - buffer), table_ptr, row, seen, num_rows, WIDTH, COPY)
+        norm = gl.sum(total, 1) + gl.exp2(sink - best)
+        out = warpgroup_mma_wait(num_outstanding=0, deps=(out,))
+        out = out / gl.expand_dims(gl.convert_layout(norm, gl.SliceLayout(1, VALUES)), 1)
         gl.thread_barrier()
-        _store_heads(keys.index(1), out_ptr, t, first_head, num_heads, WIDTH, COPY)
-        gl.store(lse_ptr + t.to(gl.int64) * num_heads + head, best + gl.log2(total))
+        keys.index(buffer).store(out.to(dtype))
+        gl.thread_barrier()
+        _store_heads(keys.index(buffer), out_ptr, t, first_head, num_heads, WIDTH, COPY)
+        gl.store(lse_ptr + t.to(gl.int64) * num_heads + head, best + gl.log2(norm))
         # The next token's second block of keys is copied to where this output was staged.
         gl.thread_barrier()
         lo, base, count, begin = next_lo, next_base, next_count, next_begin
+        buffer = 1 - buffer
 
 
 @gluon.jit(do_not_specialize=["first_query", "first_key", "num_keys", "num_rows", "stride_picks", "first", "columns"])
@@ -243,11 +279,11 @@ def backward_queries(
         channel = part + gl.arange(0, 128, layout=gl.SliceLayout(0, COPY))
         at = of_rows * WIDTH + gl.expand_dims(gl.arange(0, 64, layout=ROWS) * WIDTH, 1) + gl.expand_dims(channel, 0)
         delta += gl.sum(gl.load(out_ptr + at).to(gl.float32) * gl.load(dout_ptr + at).to(gl.float32), 1)
-    gl.store(delta_ptr + of_rows + gl.arange(0, 64, layout=ROWS), delta)
     delta = gl.convert_layout(delta, HEAD)
     head = gl.arange(0, 64, layout=HEAD)
     lse = gl.load(lse_ptr + of_rows + head)
     dq = gl.zeros([64, WIDTH], gl.float32, layout=VALUES)
+    total = gl.zeros([64, BLOCK_N], gl.float32, layout=SCORES)
     buffer = 0
     for column in range(begin, end, BLOCK_N):
         async_copy.wait_group(0)
@@ -273,6 +309,7 @@ def backward_queries(
         scores = scores * (scale * 1.4426950408889634) + gl.expand_dims(bias, 0)
         weight = gl.exp2(scores - gl.expand_dims(lse, 1))
         dweight = warpgroup_mma_wait(num_outstanding=0, deps=(dweight,))
+        total += weight * dweight
         slope = (weight * (dweight - gl.expand_dims(delta, 1)) * scale).to(dtype)
         slopes.store(slope)
         fence_async_shared()
@@ -294,8 +331,10 @@ def backward_queries(
                 picks = _picks(column + 2 * BLOCK_N, count, picks_ptr, LOCAL, KIND, BLOCK_N, ROWS)
         else:
             buffer = 1 - buffer
+    # A query that sees nothing comes here with its copies under way: what needs shared memory waits for them.
     async_copy.wait_group(0)
     gl.thread_barrier()
+    gl.store(delta_ptr + of_rows + head, gl.sum(total, 1))
     queries.store(dq.to(dtype))
     gl.thread_barrier()
     _store_heads(queries, dq_ptr, t, first_head, num_heads, WIDTH, COPY)
