@@ -38,7 +38,7 @@ def bench_command(
         str, typer.Option(metavar="NAMES", help="single (one sample), natural (lengths of instruction data).")
     ] = "single,natural",
     twins: Annotated[
-        str, typer.Option(metavar="NAMES", help="fast (where they run), plain: the operations of the model.")
+        str, typer.Option(metavar="NAMES", help="fast (where they run), plain (the model's operations), transformers.")
     ] = "fast,plain",
     repeats: Annotated[int, typer.Option(min=1, help="Of each forward and backward pass, after one more.")] = 3,
     recompute: RecomputeOption = False,
@@ -115,7 +115,7 @@ def _print(report: Report) -> None:
             f"{row.window:,}",
             row.pack,
             f"{row.samples:,}",
-            row.twin if row.fast or row.twin == "plain" else f"{row.twin} (plain here)",
+            "fast (plain here)" if row.twin == "fast" and not row.fast else row.twin,
             *(
                 ("-",) * 5
                 if times is None

@@ -20,27 +20,13 @@ from torch import Tensor, nn
 
 from harness.errors import UsageError
 from harness.subjects.wide import float32_is_float64
-from v4model import V4Config, V4Model, hf
-from v4model.errors import ConfigError
+from v4model import V4Model, hf
+from v4model.hf_settings import transformers_settings
 
 _MODELING = "transformers.models.deepseek_v4.modeling_deepseek_v4"
 _CONFIGURATION = "transformers.models.deepseek_v4.configuration_deepseek_v4"
 ISLANDS = (_MODELING, "transformers.modeling_rope_utils")
 """Modules that compute in float32 whatever the dtype of the weights."""
-
-_LAYER_TYPES = {
-    "dense": "sliding_attention",
-    "csa": "compressed_sparse_attention",
-    "hca": "heavily_compressed_attention",
-}
-
-# Sizes and constants that both configurations call by one name.
-_SAME = (
-    "vocab_size hidden_size num_hidden_layers num_attention_heads head_dim q_lora_rank o_groups o_lora_rank "
-    "sliding_window index_n_heads index_head_dim index_topk n_routed_experts num_experts_per_tok "
-    "moe_intermediate_size routed_scaling_factor swiglu_limit hc_mult hc_sinkhorn_iters hc_eps rms_norm_eps "
-    "rope_theta compress_rope_theta"
-).split()
 
 
 @dataclass(frozen=True)
@@ -56,43 +42,6 @@ class SampleResult:
     gradients: Mapping[str, Tensor | None]
 
 
-def settings(config: V4Config) -> dict[str, Any]:
-    """The keyword arguments of transformers' DeepseekV4Config that describe the trunk of `config`.
-
-    Raises:
-        ConfigError: HCA layers of several ratios, for which transformers has only one number.
-    """
-    ratios = config.compress_ratios[: config.num_hidden_layers]
-    heavy = sorted({ratio for layer, ratio in enumerate(ratios) if config.kind(layer) == "hca"})
-    if len(heavy) > 1:
-        raise ConfigError(got=f"HCA ratios {heavy}", expected="one ratio", where="the trunk, for transformers")
-    hashed = config.num_hash_layers
-    # The rotary width has no field of its own: it is a share of head_dim, in each of the two rope settings.
-    share = {"partial_rotary_factor": config.qk_rope_head_dim / config.head_dim}
-    compress: dict[str, Any] = {"rope_type": "default", "rope_theta": config.compress_rope_theta, **share}
-    longest = config.max_position_embeddings
-    if (yarn := config.rope_scaling) is not None:
-        # Left out, attention_factor would be derived from the factor and scale cos and sin.
-        compress |= {"rope_type": "yarn", "factor": yarn.factor, "attention_factor": 1.0}
-        compress |= {"original_max_position_embeddings": yarn.original_max_position_embeddings}
-        compress |= {"beta_fast": yarn.beta_fast, "beta_slow": yarn.beta_slow}
-        # Unused where a factor is given, but it logs a complaint if the two disagree.
-        longest = int(yarn.factor * yarn.original_max_position_embeddings)
-    return {
-        **{name: getattr(config, name) for name in _SAME},
-        **share,
-        "max_position_embeddings": longest,
-        "layer_types": [_LAYER_TYPES[config.kind(layer)] for layer in range(config.num_hidden_layers)],
-        "compress_rates": {_LAYER_TYPES["csa"]: 4, _LAYER_TYPES["hca"]: heavy[0] if heavy else 128},
-        "mlp_layer_types": ["hash_moe"] * hashed + ["moe"] * (config.num_hidden_layers - hashed),
-        "rope_parameters": {
-            "main": {"rope_type": "default", "rope_theta": config.rope_theta, **share},
-            "compress": compress,
-        },
-        "use_cache": False,
-    }
-
-
 class TransformersReference:
     """transformers' model with the trunk weights of `model`, in float64, with its float32 islands as shipped.
 
@@ -105,7 +54,7 @@ class TransformersReference:
         modeling, configuration = module_of(_MODELING), module_of(_CONFIGURATION)
         # Kernels other than the eager ones have no float64 (grouped_mm) or no sinks (SDPA).
         self.model = modeling.DeepseekV4ForCausalLM._from_config(
-            configuration.DeepseekV4Config(**settings(model.config)),
+            configuration.DeepseekV4Config(**transformers_settings(model.config)),
             attn_implementation="eager",
             experts_implementation=experts,
         )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from harness.errors import UsageError
-from harness.subjects.transformers import SampleResult, TransformersReference, settings, trunk_parameters
+from harness.subjects.transformers import SampleResult, TransformersReference, trunk_parameters
 from harness.tolerance import GRADIENT_FLOOR_SHARE, ORACLE_F64, largest_magnitude, relative_error
 from suites.v4model.oracles import (
     SAME_FORMULAS_F64,
@@ -30,6 +30,7 @@ from suites.v4model.oracles import (
     spread_pack,
 )
 from v4model import ConfigError, Pack, V4Config, presets
+from v4model.hf_settings import transformers_settings
 
 KINDS = {
     "dense": "dense",
@@ -239,4 +240,4 @@ def test_missing_transformers_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 def test_trunk_with_two_hca_ratios_is_refused() -> None:
     config = replace(presets.tiny(), compress_ratios=(0, 8, 16, 4, 0, 4))
     with pytest.raises(ConfigError, match=r"got HCA ratios \[8, 16\]; expected one ratio"):
-        settings(config)
+        transformers_settings(config)

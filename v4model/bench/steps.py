@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from v4model.pack import Pack, PackLayout
 
 SCHEMA = 1
 PACKS = ("single", "natural")
-TWINS = ("fast", "plain")
+TWINS = ("fast", "plain", "transformers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,8 @@ class Plan:
 
     Args:
         packs: "single" (one sample fills the pack), "natural" (lengths of instruction data, see `natural_layout`).
-        twins: "fast" (which is the plain one where no fast one runs), "plain".
+        twins: "fast" (which is the plain one where no fast one runs), "plain", "transformers": its model on the same
+            weights and sample, attention eager; packs of several samples are left out, since it would join them.
         repeats: of a forward and backward pass, after one that does not count.
         recompute, recompute_within: as `V4Model` takes them.
     """
@@ -53,6 +55,12 @@ class Plan:
             unknown = [name for name in names if name not in known]
             if unknown or not names:
                 raise ConfigError(got=repr(",".join(names)), expected=f"some of {', '.join(known)}", where=where)
+        if "transformers" in self.twins and self.config.num_nextn_predict_layers:
+            raise ConfigError(
+                got=f"{self.config.num_nextn_predict_layers} MTP depths",
+                expected="num_nextn_predict_layers 0, since transformers has none",
+                where="--twins transformers",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +123,8 @@ def bench(plan: Plan, *, done: Callable[[Row], None] | None = None) -> Report:
         for kind in plan.packs:
             layout = PackLayout.single(window) if kind == "single" else natural_layout(window, seed=plan.seed)
             for twin in plan.twins:
+                if twin == "transformers" and layout.num_samples > 1:
+                    continue
                 rows.append(_row(model, plan, layout, kind=kind, twin=twin, ceiling=ceiling))
                 if done is not None:
                     done(rows[-1])
@@ -141,9 +151,17 @@ def save_report(report: Report, path: Path, *, about: dict[str, Any]) -> None:
 
 def _row(model: V4Model, plan: Plan, layout: PackLayout, *, kind: str, twin: str, ceiling: float) -> Row:
     work = work_of(plan.config, layout)
-    with plain_only() if twin == "plain" else nullcontext():
-        fast = runs_fast(next(model.parameters()))
-        times, peak = _measured(model, layout, plan)
+    generator = torch.Generator().manual_seed(plan.seed)
+    pack = Pack(torch.randint(plan.config.vocab_size, (layout.total,), generator=generator), layout=layout)
+    if twin == "transformers":
+        from v4model.bench.reference import reference_step
+
+        fast = False
+        times, peak = _measured(partial(reference_step, model, pack), plan)
+    else:
+        with plain_only() if twin == "plain" else nullcontext():
+            fast = runs_fast(next(model.parameters()))
+            times, peak = _measured(partial(_step_of, model, pack), plan)
     share = None if times is None else work.total / (times.median_ms / 1e3) / ceiling
     return Row(
         window=layout.total,
@@ -158,10 +176,7 @@ def _row(model: V4Model, plan: Plan, layout: PackLayout, *, kind: str, twin: str
     )
 
 
-def _measured(model: V4Model, layout: PackLayout, plan: Plan) -> tuple[Times | None, int | None]:
-    generator = torch.Generator().manual_seed(plan.seed)
-    pack = Pack(torch.randint(plan.config.vocab_size, (layout.total,), generator=generator), layout=layout)
-
+def _step_of(model: V4Model, pack: Pack) -> Callable[[], Tensor]:
     def step() -> Tensor:
         # Gradients are made anew, as in a training step that does not accumulate them.
         model.zero_grad(set_to_none=True)
@@ -170,14 +185,17 @@ def _measured(model: V4Model, layout: PackLayout, plan: Plan) -> tuple[Times | N
         loss: Tensor = out.loss
         return loss
 
+    return step
+
+
+def _measured(made: Callable[[], Callable[[], Tensor]], plan: Plan) -> tuple[Times | None, int | None]:
+    """Times and peak memory of the step that `made` gives, both None where memory does not suffice."""
     cuda = plan.device.type == "cuda"
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:
-        times = timed(step, device=plan.device, repeats=plan.repeats)
+        times = timed(made(), device=plan.device, repeats=plan.repeats)
     except torch.OutOfMemoryError:
         return None, None
-    finally:
-        model.zero_grad(set_to_none=True)
     return times, torch.cuda.max_memory_allocated() if cuda else None
