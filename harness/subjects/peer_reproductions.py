@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError
-from harness.subjects import peer_nemo_automodel, transformers
+from harness.subjects import peer_nemo_automodel
 from harness.subjects.support import kept_clear, unsupported_by
+from v4model.hf_settings import transformers_settings
 
 if TYPE_CHECKING:
     from harness.case import Case
@@ -131,7 +132,7 @@ sys.exit(int(not torch.equal(got, expected)))
 
 
 def _of_transformers(case: Case) -> str:
-    settings = transformers.settings(case.v4config())
+    settings = transformers_settings(case.v4config())
     return _TRANSFORMERS.format(lengths=list(case.lengths), settings=_written(settings)) + _COMPARE
 
 
