@@ -18,7 +18,7 @@ def reference_step(model: V4Model, pack: Pack) -> Callable[[], Tensor]:
     """A forward and backward pass of transformers on the pack's one sample.
 
     Attention is eager, the only kernel of its V4 that has sinks; experts run as transformers chooses. Its
-    parameters are our memory, its gradients its own.
+    parameters are our memory where it keeps them in our dtype, its gradients its own.
 
     Raises:
         ConfigError: transformers is not installed, or has no DeepSeek-V4.
@@ -32,9 +32,11 @@ def reference_step(model: V4Model, pack: Pack) -> Callable[[], Tensor]:
     model.zero_grad(set_to_none=True)
     with torch.device(model.device):
         theirs = DeepseekV4ForCausalLM._from_config(  # type: ignore[no-untyped-call]
-            DeepseekV4Config(**transformers_settings(model.config)), attn_implementation="eager"
+            DeepseekV4Config(**transformers_settings(model.config)), dtype=model.dtype, attn_implementation="eager"
         )
-    theirs.load_state_dict(hf.export(model, names="transformers"), strict=True, assign=True)
+    dtypes = {name: tensor.dtype for name, tensor in theirs.state_dict().items()}
+    weights = {name: tensor.to(dtypes[name]) for name, tensor in hf.export(model, names="transformers").items()}
+    theirs.load_state_dict(weights, strict=True, assign=True)
     ids = pack.tokens.to(model.device)[None]
 
     def step() -> Tensor:

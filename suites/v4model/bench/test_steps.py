@@ -84,6 +84,13 @@ def test_transformers_runs_on_the_same_weights_and_the_same_sample() -> None:
     )
 
 
+def test_transformers_runs_in_bfloat16_too() -> None:
+    # Routers and hyper-connections are float32 in our model, and not all of them in theirs.
+    config = replace(presets.tiny(), num_nextn_predict_layers=0, compress_ratios=(0, 4, 16, 4))
+    model = V4Model(config, dtype=torch.bfloat16)
+    assert torch.isfinite(reference_step(model, random_pack(PackLayout.single(40)))())
+
+
 def test_transformers_is_asked_of_one_sample_only_and_has_no_mtp() -> None:
     config = replace(presets.tiny(), num_nextn_predict_layers=0, compress_ratios=(0, 4, 16, 4), index_n_heads=32)
     plan = Plan(config=config, windows=(600,), twins=("plain", "transformers"), dtype=torch.float32, repeats=1, seed=5)
