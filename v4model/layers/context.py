@@ -16,6 +16,7 @@ from v4model.ops.rope import inverse_frequencies, rotations
 from v4model.pack.collate import Pack
 from v4model.pack.layout import PackLayout
 from v4model.pack.shard import ShardPlan, shard_of
+from v4model.pack.transfer import to_device
 from v4model.pack.visibility import Visibility, visibility_of
 from v4model.pack.windows import Windows
 
@@ -81,7 +82,7 @@ class PackContext:
     def ahead(self, steps: int) -> Tensor:
         """[n] int64: index into `ahead_tokens` of the token `steps` further in the same sample, -1 if none."""
         source = self.layout.ahead(steps)[self.plan.start : self.plan.end]
-        return torch.where(source >= 0, source - self.plan.start, -1).to(self.tokens.device)
+        return to_device(torch.where(source >= 0, source - self.plan.start, -1), self.tokens.device)
 
     def _rotation(self, position: Tensor, *, compressed: bool) -> Rotation:
         frequencies = _frequencies(self.config, compressed=compressed, device=position.device)
@@ -142,11 +143,11 @@ def context_of(
         dtype=dtype,
         recompute=recompute,
         recompute_within=recompute and recompute_within,
-        tokens=tokens[own].to(device),
-        ahead_tokens=tokens[ahead].to(device),
-        ahead_supervised=F.pad(pack.supervised, (0, padding))[ahead].to(device),
-        sample=layout.sample[own].to(device),
-        key_position=layout.position[plan.left(reach).start : plan.end].to(device),
+        tokens=to_device(tokens[own], device),
+        ahead_tokens=to_device(tokens[ahead], device),
+        ahead_supervised=to_device(F.pad(pack.supervised, (0, padding))[ahead], device),
+        sample=to_device(layout.sample[own], device),
+        key_position=to_device(layout.position[plan.left(reach).start : plan.end], device),
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from v4model.pack.layout import PackLayout
+from v4model.pack.transfer import to_device
 from v4model.pack.windows import Windows, windows_of
 
 
@@ -88,7 +89,7 @@ def visibility_of(
     first = np.append(np.asarray(layout.starts, dtype=np.int64), layout.total + 1)[sample]
     local_lo = np.where(sample >= 0, np.maximum(first, token - (window - 1)), token + 1)
     pools = {ratio: _pool(layout, ratio=ratio, device=device) for ratio in ratios}
-    return Visibility(layout, window, 0, torch.from_numpy(local_lo).to(device), MappingProxyType(pools))
+    return Visibility(layout, window, 0, to_device(torch.from_numpy(local_lo), device), MappingProxyType(pools))
 
 
 def _pool(layout: PackLayout, *, ratio: int, device: torch.device) -> PoolVisibility:
@@ -102,4 +103,5 @@ def _pool(layout: PackLayout, *, ratio: int, device: torch.device) -> PoolVisibi
     ends = np.zeros(layout.total, dtype=np.int64)
     ends[windows.first_token.numpy() + (ratio - 1)] = 1
     visible = np.where(sample >= 0, np.cumsum(ends) - base, 0)
-    return PoolVisibility(windows.to(device), torch.from_numpy(base).to(device), torch.from_numpy(visible).to(device))
+    tables = (to_device(torch.from_numpy(table), device) for table in (base, visible))
+    return PoolVisibility(windows.to(device), *tables)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from v4model.pack.layout import PackLayout
+from v4model.pack.transfer import to_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,8 @@ class Windows:
         return replace(self, first_token=self.first_token - token)
 
     def to(self, device: torch.device) -> Windows:
-        return Windows(self.ratio, self.first_token.to(device), self.index.to(device), self.sample.to(device))
+        tables = (to_device(table, device) for table in (self.first_token, self.index, self.sample))
+        return Windows(self.ratio, *tables)
 
 
 def windows_of(layout: PackLayout, *, ratio: int) -> Windows:

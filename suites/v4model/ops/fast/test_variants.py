@@ -36,3 +36,17 @@ def test_layouts_compile_nothing() -> None:
     assert counts[0] > 20
     # Rows of scores are as long as a power of two, of 128 or more.
     assert counts[-1] - counts[0] <= 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="without a GPU nothing runs beside the host")
+def test_the_host_never_waits_in_a_step() -> None:
+    config = replace(presets.three_kinds(), fixed_shape_experts=False)
+    model = V4Model(config, dtype=torch.bfloat16, device="cuda")
+    # Kernels are compiled and tables of constants made by the first step; the layout of the second one is new.
+    model(random_pack(PackLayout.from_lengths([300, 40]))).loss.backward()
+    pack = random_pack(PackLayout.from_lengths([5, 1, 260, 74]))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        model(pack).loss.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
