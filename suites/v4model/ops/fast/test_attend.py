@@ -131,3 +131,40 @@ def test_a_neighbour_changes_no_bit() -> None:
         grads = torch.autograd.grad((out.float() ** 2).sum(), leaves[:3])
         found.append((out[:30], grads[0][:30], grads[1][:30], grads[2][: 30 // 4]))
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 30 GB, which a GPU has")
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_than_two_to_the_31_elements(kind: str) -> None:
+    # The last queries of a long pack against the plain twin on these queries alone.
+    from v4model.ops.fast.attend import attend as fast
+
+    layout, heads, width, last = PackLayout.from_lengths([33_000, 33_100]), 64, 512, 32
+    total, ratio = layout.total, KINDS[kind]
+    assert total * heads * width > 2**31
+    visibility = visibility_of(layout, window=128, ratios=(4, 16), device=DEVICE)
+    pool = visibility.pools[ratio] if ratio else None
+    picks = None
+    if kind == "csa" and pool is not None:
+        drawn = torch.rand(total, 64, device=DEVICE) * pool.visible[:, None]
+        picks = torch.where(pool.visible[:, None] > 0, pool.base[:, None] + drawn.long(), -1)
+    rows = pool.windows.count if pool is not None else 0
+    q, kv, pooled, dout = (
+        torch.randn(*shape, device=DEVICE, dtype=NARROW)
+        for shape in ((total, heads, width), (total, width), (rows, width), (total, heads, width))
+    )
+    dout[:-last] = 0
+    sinks = torch.randn(heads, device=DEVICE)
+    found = []
+    for function, part in ((fast, slice(0, total)), (plain(attend), slice(total - last, total))):
+        leaves = [q[part].detach().requires_grad_(), kv.detach().requires_grad_()]
+        out, _ = function(
+            *leaves, pooled, sinks, visibility=visibility.part(part.start, part.stop), ratio=ratio,
+            picks=None if picks is None else picks[part], first_key=0, block_tokens=8, wants_mass=False,
+        )  # fmt: skip
+        dq, dkv = torch.autograd.grad(out, leaves, dout[part])
+        found.append((out[-last:].detach(), dq[-last:], dkv[-128 - last :], dkv[: -128 - last]))
+    for name, got, expected in zip(("out", "dq", "dkv"), found[0], found[1], strict=False):
+        # Both round a sum of hundreds of products to the dtype: some of its units in the last place.
+        assert error(got, expected) <= 8 * torch.finfo(NARROW).eps, (name, error(got, expected))
+    assert not found[0][3].any()
