@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,17 +42,24 @@ def plan_command(
     ] = None,
     dtype: DtypeOption = "bfloat16",
     engine: EngineOption = "megatron",
+    ops: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="fast or plain operations; fast wherever they run on a card.", show_default=False
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Layouts that are listed.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say which ways to spread a model over a cluster fit, with memory by part; with recomputation."""
-    from v4model.train.memory import Work, logits_of
+    from v4model.train.memory import logits_of
     from v4model.train.planner import Cluster, plan
+    from v4model.train.work import Work, ops_on_card
 
     model = chosen_config(preset, config, change)
     cluster = Cluster(nodes=nodes, gpus=gpus, memory=memory * GB, host_memory=host_memory * GB)
     found = plan(
-        model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype, engine=engine
+        model, cluster, window=window, longest=longest, micro_batches=micro_batches, dtype=dtype, engine=engine, ops=ops
     )
     if json:
         content = {"schema": SCHEMA, **asdict(found)}
@@ -65,8 +72,9 @@ def plan_command(
         _print_axes(console, found)
         _print_layouts(console, found, top=top)
         if found.layouts:
-            work = Work(tokens=-(-window // found.layouts[0].mesh.cp), longest=window, dtype=dtype)
-            whole = logits_of(model, work=Work(tokens=work.tokens, longest=window, dtype=dtype, chunked=False))
+            tokens = -(-window // found.layouts[0].mesh.cp)
+            work = Work(tokens=tokens, longest=window, dtype=dtype, ops=ops or ops_on_card(dtype))
+            whole = logits_of(model, work=replace(work, chunked=False))
             console.print(
                 f"Logits of the first: {gigabytes(logits_of(model, work=work))} GB in chunks of "
                 f"{model.loss_chunk_tokens:,} tokens, {gigabytes(whole)} GB without."
@@ -87,7 +95,7 @@ def _print_axes(console: Console, found: Plan) -> None:
 def _print_layouts(console: Console, found: Plan, *, top: int) -> None:
     from rich.table import Table
 
-    from v4model.train.memory import Parts
+    from v4model.train.work import Parts
 
     parts = list(Parts.__dataclass_fields__)
     title = "Layouts that fit, best first; GB of the fullest card" if found.layouts else "Nothing fits; closest:"

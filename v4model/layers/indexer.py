@@ -15,7 +15,7 @@ from v4model.ops.blocks import blocks_of, recomputed
 from v4model.ops.pick import index_scores, pick_rows
 from v4model.ops.precision import wide
 from v4model.ops.rope import rotate
-from v4model.ops.twins import has_fast_twin
+from v4model.ops.twins import has_fast_twin, runs_fast
 from v4model.pack.visibility import PoolVisibility
 
 
@@ -50,6 +50,9 @@ class Indexer(nn.Module):
             return Picked(picks, torch.full((), float("-inf"), device=picks.device).expand(picks.shape))
         q, gate, keys = self._heads(inputs, context=context, where=where)
         picks = self._choose(q, gate, keys, context=context)
+        if runs_fast(q):
+            # Nothing is kept of it but its arguments: to compute it again would save no memory.
+            return Picked(picks, index_scores(q, gate, keys, rows=picks))
         scores = [
             recomputed(_scores, q, gate, picks, keys, when=context.recompute_within)
             for _, (q, gate, picks) in blocks_of(q, gate, picks)

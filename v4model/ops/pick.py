@@ -7,8 +7,10 @@ from torch import Tensor
 
 from v4model.ops.pool import gather_rows
 from v4model.ops.precision import wide
+from v4model.ops.twins import has_fast_twin
 
 
+@has_fast_twin("index_scores")
 def index_scores(q: Tensor, gate: Tensor, keys: Tensor, *, rows: Tensor) -> Tensor:
     """sum over heads of gate * ReLU(q . key), float32 or better (eq. 15-16).
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from v4model.ops.precision import wide
+from v4model.ops.twins import has_fast_twin
 from v4model.pack.windows import Windows
 
 
@@ -20,6 +21,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     return F.embedding(torch.where(rows >= 0, rows, x.shape[0]), padded, padding_idx=x.shape[0])
 
 
+@has_fast_twin("pool")
 def pool_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
     """HCA: per-channel softmax over a window's slots of (gate + bias), weighted sum of kv.
 
@@ -34,6 +36,7 @@ def pool_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Wi
     return (weight * gather_rows(kv, slots)).sum(1).to(kv.dtype)
 
 
+@has_fast_twin("pool")
 def pool_overlapping_windows(kv: Tensor, gate: Tensor, position_bias: Tensor, *, windows: Windows) -> Tensor:
     """CSA: row w pools 2 * ratio slots, the first half-projection of window w-1 and the second of window w.
 

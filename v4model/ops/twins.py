@@ -25,7 +25,12 @@ def runs_fast(x: Tensor) -> bool:
 
     float64 exists to separate defects from rounding, and stays with the plain functions.
     """
-    return x.is_cuda and x.dtype in _FAST_DTYPES and not _kept_plain and _has_triton()
+    return x.is_cuda and has_fast_twins(x.dtype) and not _kept_plain and _has_triton()
+
+
+def has_fast_twins(dtype: torch.dtype) -> bool:
+    """Whether the fast twins take tensors of `dtype`."""
+    return dtype in _FAST_DTYPES
 
 
 @contextmanager

@@ -18,10 +18,12 @@ import torch
 from v4model.data import Recipe, load_packs, load_tokenizer, open_source
 from v4model.errors import ConfigError, DataError
 from v4model.layers.share import Share
+from v4model.ops.twins import runs_fast
 from v4model.train.engines import engine_of
 from v4model.train.feed import Feed
-from v4model.train.memory import Parts, Work, peak_of
+from v4model.train.memory import peak_of
 from v4model.train.settings import TrainSettings
+from v4model.train.work import Parts, Work
 
 SCHEMA = 1
 
@@ -145,7 +147,8 @@ def measure(task: Task) -> Rung:
     feed = Feed(load_packs(open_source(task.path), tokenizer=tokenizer, recipe=recipe, cache=None), settings.config, 1)
     steps = [feed.step(number) for number in range(2)]
     longest = max(max(packs.own[0].layout.lengths) for packs in steps)
-    work = Work(tokens=task.window, longest=longest, dtype=settings.dtype)
+    fast = runs_fast(torch.empty(0, dtype=settings.torch_dtype, device="cuda"))
+    work = Work(tokens=task.window, longest=longest, dtype=settings.dtype, ops="fast" if fast else "plain")
     rung = Rung(window=task.window, longest=longest, parts=peak_of(settings.config, share=Share(), work=work))
     seconds = 0.0
     try:

@@ -1,74 +1,23 @@
 """What a rank's training step holds, in bytes, counted from the model's own parameters and from what its code keeps.
 
 Letters: n tokens of the rank, K streams, D hidden, s and w bytes of a number in the model's dtype and in the wide one
-(float32 or better), b = min(n, BLOCK_TOKENS). Recomputation is assumed, so that between forward and backward only the
-streams [n, K, D] at the borders of blocks are kept; the backward pass then goes through moments (the loss heads, one
-block after another, the update), each with its own sum. The peak is the largest of them.
+(float32 or better), b = min(n, BLOCK_TOKENS). With recomputation only the streams [n, K, D] at the borders of blocks
+are kept between forward and backward; the backward pass then goes through moments (the loss heads, one block after
+another, the update), each with its own sum. The peak is the largest of them. What a block holds depends on the
+operations that run, plain or fast: `memory_plain`, `memory_fast`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-
-import torch
 
 from v4model.config import V4Config
 from v4model.layers.share import Share
 from v4model.model import V4Model
-from v4model.ops.blocks import BLOCK_TOKENS
+from v4model.train import memory_fast, memory_plain
 from v4model.train.settings import DTYPES
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """What a rank trains on.
-
-    tokens: of a pack, on this rank. longest: tokens of the longest sample; it bounds the pooled rows that a query sees.
-    micro_batches: packs of a step on this rank. chunked: logits in chunks of `loss_chunk_tokens`, as the model computes
-    them; False to ask what that saves. engine: as `TrainSettings`; "megatron" keeps gradients in float32 and spreads
-    the optimizer: that of the experts over `expert_replicas` ranks, of all else over `replicas`. offload: share of the
-    optimizer on the host.
-    """
-
-    tokens: int
-    longest: int
-    micro_batches: int = 1
-    dtype: str = "bfloat16"
-    chunked: bool = True
-    engine: str = "torch"
-    replicas: int = 1
-    expert_replicas: int = 1
-    offload: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """Bytes at one moment. parameters, gradients and optimizer are counted exactly; the rest follows the code.
-
-    streams: kept at the borders of blocks, with their gradients. block: the one block that is being recomputed, without
-    pools (compressed windows) and scores (the indexer's). logits: of the loss heads, with the head's wide gradient.
-    update: what the optimizer adds for its largest parameter.
-    """
-
-    parameters: float = 0
-    gradients: float = 0
-    optimizer: float = 0
-    streams: float = 0
-    block: float = 0
-    pools: float = 0
-    scores: float = 0
-    logits: float = 0
-    update: float = 0
-
-    @property
-    def exact(self) -> float:
-        """Of what does not depend on the tokens."""
-        return self.parameters + self.gradients + self.optimizer + self.update
-
-    @property
-    def total(self) -> float:
-        return float(sum(getattr(self, field.name) for field in fields(self)))
+from v4model.train.work import Parts, Work, streams_of
 
 
 @dataclass(frozen=True)
@@ -120,7 +69,7 @@ class _Training:
 
 
 def _training(config: V4Config, *, share: Share, work: Work) -> _Training:
-    held, wide = _held(config, share=share, dtype=work.dtype), _wide(work)
+    held, wide = _held(config, share=share, dtype=work.dtype), work.wide
     experts = sum((weights for (_, expert), weights in held.items() if expert), Weights())
     rest = sum((weights for (_, expert), weights in held.items() if not expert), Weights())
     own = experts + rest
@@ -186,9 +135,10 @@ def moments_of(config: V4Config, *, share: Share, work: Work) -> dict[str, Parts
         if they_come:
             there += weights[name].nbytes
         # What the block was given and those before it; the step's output, which is held to its end; one gradient.
-        kept = others + _kept(config, share=share, layers=layers[:index], work=work) + 2 * _streams(config, work)
-        kept += _streams(config, work) * (layers[index] >= config.num_hidden_layers)
-        parts = block_of(config, layer=layers[index], share=share, work=work)
+        kept = others + _kept(config, share=share, layers=layers[:index], work=work) + 2 * streams_of(config, work)
+        kept += streams_of(config, work) * (layers[index] >= config.num_hidden_layers)
+        described = memory_fast if work.ops == "fast" else memory_plain
+        parts = described.block_of(config, layer=layers[index], share=share, work=work)
         found[name] = replace(
             parts, parameters=base.parameters, optimizer=base.optimizer, gradients=there, streams=kept
         )
@@ -209,110 +159,25 @@ def host_of(config: V4Config, *, share: Share, work: Work) -> float:
 
 
 def logits_of(config: V4Config, *, work: Work) -> float:
-    """Three copies of a chunk's logits, and the gradient of the head: wide while it adds up, then rounded."""
+    """A chunk's logits, and the gradient of the head: wide while it adds up, then rounded.
+
+    Three wide copies of the logits with plain operations; with fast ones they become their gradient in place.
+    """
     rows = min(work.tokens, config.loss_chunk_tokens) if work.chunked else work.tokens
-    itemsize, wide = DTYPES[work.dtype].itemsize, _wide(work)
     head = config.vocab_size * config.hidden_size
-    return float(3 * rows * config.vocab_size * wide + head * (wide + itemsize))
-
-
-def block_of(config: V4Config, *, layer: int, share: Share, work: Work) -> Parts:
-    """What one recomputed block holds at the worse of its two ends.
-
-    All of it, while its last expansion of the streams goes backward and while its experts do; later its attention
-    alone, on a block of queries. Each holds what the part keeps for all n tokens, and the work on b of them.
-    """
-    n, s, w = work.tokens, DTYPES[work.dtype].itemsize, _wide(work)
-    hidden, latent, width = config.hidden_size, config.q_lora_rank, config.head_dim
-    # The input of a norm: as the part got it, wide, wide and normed, rounded.
-    normed = hidden * (2 * w + 2 * s)
-    attention = n * (normed + (latent + width) * (2 * w + 2 * s) + config.o_groups * config.o_lora_rank * s)
-    # The router's input is wide once more; the attention's output and the streams behind it are kept too.
-    moe = n * (normed + hidden * (w + s + config.hc_mult * s))
-    moe += n * (5 * config.moe_intermediate_size * s + 3 * config.n_routed_experts * w)
-    # Outputs of the experts, of the shared one and their sum, the gradient of the sum, and of the streams once more.
-    expansion = n * hidden * (4 + config.hc_mult) * s
-    mixing = _mixing(config, work=work)
-    return Parts(
-        block=float(
-            max(
-                attention + moe + max(expansion, _experts(config, share=share, work=work), mixing),
-                attention + max(_attention(config, layer=layer, work=work), mixing),
-            )
-        ),
-        pools=_pools(config, layer=layer, work=work),
-        scores=_scores(config, layer=layer, work=work),
-    )
-
-
-def _attention(config: V4Config, *, layer: int, work: Work) -> float:
-    """b queries: keys as gathered with their row and mask, softmax wide and rounded, q and outputs (wide, rounded)."""
-    s, w, b = DTYPES[work.dtype].itemsize, _wide(work), min(work.tokens, BLOCK_TOKENS)
-    columns = config.sliding_window + _read_rows(config, layer=layer, work=work)
-    heads, width = config.num_attention_heads, config.head_dim
-    return float(b * (columns * (width * s + heads * (w + s) + 9) + heads * width * (w + 4 * s)))
-
-
-def _experts(config: V4Config, *, share: Share, work: Work) -> float:
-    """The chosen experts' rows: four of D, six of the experts' width; of b tokens, or on expert ranks of all n.
-
-    There as many rows are taken to come as go, and two more of D travel. Later, when the rows are gone, the gradients
-    of a stack of experts: one by one, joined, and behind the first block of tokens added to those that are there.
-    """
-    s, hidden, width = DTYPES[work.dtype].itemsize, config.hidden_size, config.moe_intermediate_size
-    b = min(work.tokens, BLOCK_TOKENS)
-    stack = len(share.experts(config.n_routed_experts)) * 3 * width * hidden * s
-    if share.expert_ranks > 1:
-        rows = work.tokens * config.num_experts_per_tok * (6 * hidden + 6 * width) * s
-        return float(max(rows, stack))
-    if config.experts_have_fixed_shape:
-        return float(b * config.n_routed_experts * (2 * hidden + 6 * width) * s + stack)
-    rows = b * config.num_experts_per_tok * (4 * hidden + 6 * width) * s
-    return float(max(rows, stack * (2 if work.tokens > b else 1)))
-
-
-def _mixing(config: V4Config, *, work: Work) -> float:
-    """mHC on b tokens: the streams wide, normed, and their gradients."""
-    return float(6 * min(work.tokens, BLOCK_TOKENS) * config.hc_mult * config.hidden_size * _wide(work))
-
-
-def _pools(config: V4Config, *, layer: int, work: Work) -> float:
-    """Each compressor: values and softmax of its windows' slots; with CSA's overlap every token is in two of them."""
-    kind, s, w = config.kind(layer), DTYPES[work.dtype].itemsize, _wide(work)
-    if kind == "dense":
-        return 0.0
-    channels = 2 * (config.head_dim + config.index_head_dim) if kind == "csa" else config.head_dim
-    return float(work.tokens * channels * (s + w))
-
-
-def _scores(config: V4Config, *, layer: int, work: Work) -> float:
-    """The indexer: queries, picks and their scores; and, for a block of queries, keys and scores of all in sight."""
-    if config.kind(layer) != "csa":
-        return 0.0
-    s, w, n = DTYPES[work.dtype].itemsize, _wide(work), work.tokens
-    heads, width, picked = config.index_n_heads, config.index_head_dim, config.index_topk
-    sight = work.longest // config.compress_ratios[layer]
-    queries = min(n, config.attention_block_tokens)
-    return float(n * (2 * heads * width * s + picked * (8 + w)) + queries * sight * (width * (s + w) + 2 * heads * w))
-
-
-def _read_rows(config: V4Config, *, layer: int, work: Work) -> int:
-    """Pooled rows that a query reads."""
-    ratio = config.compress_ratios[layer]
-    return {"dense": 0, "csa": config.index_topk, "hca": work.longest // max(ratio, 1)}[config.kind(layer)]
+    copies = work.itemsize if work.ops == "fast" else 3 * work.wide
+    return float(rows * config.vocab_size * copies + head * (work.wide + work.itemsize))
 
 
 def _kept(config: V4Config, *, share: Share, layers: list[int], work: Work) -> float:
-    """Streams behind each block, before the first one on later stages, and joined to the embeddings before MTP's."""
+    """Streams behind each block, before the first one on later stages, and joined to the embeddings before MTP's.
+
+    Without recomputation also what each block keeps.
+    """
     depths = sum(layer >= config.num_hidden_layers for layer in layers)
-    embedded = 3 * work.tokens * config.hidden_size * DTYPES[work.dtype].itemsize
+    embedded = 3 * work.tokens * config.hidden_size * work.itemsize
     embeds = share.is_first or depths > 0
-    return _streams(config, work) * (len(layers) + depths + (not share.is_first)) + embedded * embeds
-
-
-def _streams(config: V4Config, work: Work) -> float:
-    return float(work.tokens * config.hc_mult * config.hidden_size * DTYPES[work.dtype].itemsize)
-
-
-def _wide(work: Work) -> int:
-    return torch.promote_types(DTYPES[work.dtype], torch.float32).itemsize
+    inside = 0.0
+    if work.recompute == "none":
+        inside = sum(memory_fast.kept_of(config, layer=layer, share=share, work=work) for layer in layers)
+    return streams_of(config, work) * (len(layers) + depths + (not share.is_first)) + embedded * embeds + inside

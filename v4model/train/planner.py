@@ -10,7 +10,8 @@ from itertools import groupby
 from v4model.config import V4Config
 from v4model.errors import ConfigError
 from v4model.parallel.groups import Mesh
-from v4model.train.memory import Parts, Work, host_of, peak_of
+from v4model.train.memory import host_of, peak_of
+from v4model.train.work import Parts, Work, ops_on_card
 
 TIGHT = 0.9
 """Share of a card above which a layout is only listed with a warning."""
@@ -94,6 +95,7 @@ def plan(
     micro_batches: int | None = None,
     dtype: str = "bfloat16",
     engine: str = "megatron",
+    ops: str | None = None,
 ) -> Plan:
     """All layouts of a cluster for packs of `window` tokens.
 
@@ -102,9 +104,10 @@ def plan(
         micro_batches: packs of a step on a replica; by default one for each stage, the fewest that give every stage
             something to do.
         engine: what trains, as `TrainSettings` names it; torch has no offload.
+        ops: as `Work`; by default what runs on a card.
 
     Raises:
-        ConfigError: a window without tokens, or no mesh at all for that number of cards.
+        ConfigError: a window without tokens, operations of another name, or no mesh at all for that number of cards.
     """
     if window < 1 or (longest is not None and not 1 <= longest <= window):
         got = f"window {window}, longest {longest}"
@@ -118,6 +121,7 @@ def plan(
                 micro_batches=micro_batches or mesh.pp,
                 dtype=dtype,
                 engine=engine,
+                ops=ops or ops_on_card(dtype),
                 replicas=mesh.stage_size,
                 expert_replicas=mesh.stage_size // mesh.ep,
                 offload=offload,

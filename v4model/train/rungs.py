@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from v4model.errors import DataError
 from v4model.train.ladder import Rung
-from v4model.train.memory import Parts
+from v4model.train.work import Parts
 
 
 def save_picture(rungs: Sequence[Rung], path: Path) -> None:

@@ -142,6 +142,24 @@ def test_every_parameter_has_a_finite_gradient(layout: PackLayout, healthy: Call
     assert [name for name, grad in grads.items() if not grad.isfinite().all()] == []
 
 
+@ALL_LAYOUTS
+def test_an_indexer_that_learns_nothing_has_gradients_of_zero(layout: PackLayout) -> None:
+    model = stirred(replace(CONFIG, index_kl_coef=0.0))
+    with torch.no_grad():
+        # 0 times this would be no number.
+        model.trunk.layers["1"].self_attn.indexer.compressor.kv_norm.weight.fill_(float("inf"))
+    again = V4Model(model.config, dtype=torch.float64, recompute=True)
+    whole_blocks = V4Model(model.config, dtype=torch.float64, recompute=True, recompute_within=False)
+    for each in (again, whole_blocks):
+        each.load_state_dict(model.state_dict())
+    for each in (model, again, whole_blocks):
+        found = run(each, random_pack(layout))[1]
+        of_indexers = {name: grad for name, grad in found.items() if ".indexer." in name}
+        assert len(of_indexers) == 3 * 6
+        assert not any(grad.any() for grad in of_indexers.values())
+        assert all(grad.isfinite().all() for grad in found.values())
+
+
 def test_gradients_are_not_zero_where_a_pack_reaches_everything(model: V4Model) -> None:
     _, grads = run(model, random_pack(PackLayout.from_lengths([61, 40])))
     assert [name for name, grad in grads.items() if not grad.any()] == []

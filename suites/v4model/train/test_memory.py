@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from suites.v4model.parallel.ranks import CONFIG, drawn_pack
-from v4model import V4Config, V4Model, presets
+from v4model import ConfigError, V4Config, V4Model, presets
 from v4model.layers.share import Share
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Mesh
 from v4model.train.engines import engine_of
 from v4model.train.feed import StepPacks
-from v4model.train.memory import Parts, Weights, Work, logits_of, moments_of, peak_of, weights_of
+from v4model.train.memory import Weights, logits_of, moments_of, peak_of, weights_of
 from v4model.train.settings import DTYPES, TrainSettings
+from v4model.train.work import OPS, Parts, Work
 
 SHARES = {
     "whole": Share(),
@@ -83,6 +84,66 @@ def test_what_one_card_held(place: tuple[int, int], measured: float) -> None:
     predicted = peak_of(flash_width(32), share=Share(), work=Work(tokens=window, longest=longest)).total / 1e9
     print(f"{window}: predicted {predicted:.1f} GB, measured {measured} GB")
     assert predicted == pytest.approx(measured, rel=0.01)
+
+
+FAST: Mapping[tuple[int, str], float] = {
+    (4096, "none"): 18.8,
+    (8192, "none"): 26.4,
+    (16384, "none"): 41.6,
+    (32768, "blocks"): 37.5,
+    (65536, "blocks"): 63.3,
+    (131072, "blocks"): 115.8,
+    (131072, "within"): 54.2,
+}
+"""GiB by tokens of one sample and recomputation: forward and backward alone, one H200, 2026-11-30 (LOG.md)."""
+
+
+@pytest.mark.parametrize(("place", "measured"), FAST.items(), ids=[f"{tokens} {how}" for tokens, how in FAST])
+def test_what_the_fast_twins_held(place: tuple[int, str], measured: float) -> None:
+    tokens, recompute = place
+    config = replace(
+        flash_width(32),
+        compress_ratios=(0, 4, 128),
+        num_hash_layers=0,
+        num_nextn_predict_layers=0,
+        loss_chunk_tokens=4096,
+    )
+    work = Work(tokens=tokens, longest=tokens, ops="fast", recompute=recompute)
+    moments = moments_of(config, share=Share(), work=work)
+    del moments["update"]
+    # There was no optimizer.
+    predicted = max(parts.total - parts.optimizer for parts in moments.values()) / 2**30
+    print(f"{tokens} {recompute}: {predicted:.1f} GiB, measured {measured}: {predicted / measured - 1:+.1%}")
+    assert predicted == pytest.approx(measured, rel=0.1)
+
+
+def test_fast_twins_hold_less_than_plain_operations() -> None:
+    for engine in ("torch", "megatron"):
+        work = Work(tokens=65536, longest=65536, engine=engine)
+        plain, fast = (peak_of(flash_width(32), share=Share(), work=replace(work, ops=ops)) for ops in OPS)
+        assert (fast.parameters, fast.optimizer) == (plain.parameters, plain.optimizer)
+        assert fast.total < plain.total
+
+
+def test_an_indexer_that_learns_holds_its_scores() -> None:
+    config, work = flash_width(32), Work(tokens=8192, longest=8192, ops="fast")
+    idle, learning = (
+        moments_of(replace(config, index_kl_coef=coefficient), share=Share(), work=work)["trunk.layers.1"]
+        for coefficient in (0.0, 0.1)
+    )
+    assert learning.scores > idle.scores > 0
+    assert learning.pools > idle.pools
+
+
+def test_work_that_was_not_measured_is_refused() -> None:
+    work = Work(tokens=8, longest=8)
+    for changes, message in (
+        ({"ops": "quick"}, "one of plain, fast"),
+        ({"ops": "fast", "recompute": "all"}, "one of none, blocks, within"),
+        ({"recompute": "none"}, "of plain operations"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            replace(work, **changes)
 
 
 def test_the_peak_wanders_from_the_update_over_the_attention_to_the_streams() -> None:

@@ -89,6 +89,16 @@ def test_the_command_prints_axes_layouts_and_logits(capsys: pytest.CaptureFixtur
     assert "GB in chunks of 1,024 tokens" in said
 
 
+def test_the_command_takes_plain_operations_too(capsys: pytest.CaptureFixture[str]) -> None:
+    peaks = {}
+    for ops in ("fast", "plain", None):
+        words = [*WORDS, "--window", "4096", "--json", *([] if ops is None else ["--ops", ops])]
+        assert cli.run_cli(words) == 0
+        peaks[ops] = json.loads(capsys.readouterr().out)["layouts"][0]["share_of_card"]
+    assert peaks[None] == peaks["fast"] < peaks["plain"]
+    assert cli.run_cli([*WORDS, "--ops", "quick"]) == 2
+
+
 def test_the_command_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_cli([*WORDS, "--window", "4096", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -51,7 +51,6 @@ class _Queries:
 
     rotation: tuple[Tensor, Tensor]
     visibility: Visibility
-    picks: Tensor | None
     first_key: int
 
 
@@ -104,15 +103,19 @@ class Attention(nn.Module):
         outs, masses = [], []
         for start, (latent, cos, sin) in blocks_of(q_latent, *rotation):
             end = start + latent.shape[0]
-            queries = _Queries(
-                (cos, sin), context.visibility.part(start, end), None if picks is None else picks[start:end], keys.first
+            queries = _Queries((cos, sin), context.visibility.part(start, end), keys.first)
+            # Picks by themselves: what is no tensor stays from the first forward pass to the end of the backward one.
+            of_block = None if picks is None else picks[start:end]
+            out, mass = recomputed(
+                self._of_block, latent, keys.kv, keys.pool, of_block, queries, when=context.recompute_within
             )
-            out, mass = recomputed(self._of_block, latent, keys.kv, keys.pool, queries, when=context.recompute_within)
             outs.append(out)
             masses.append(mass)
         return torch.cat(outs), torch.cat(masses)
 
-    def _of_block(self, q_latent: Tensor, kv: Tensor, pool: Tensor, queries: _Queries) -> tuple[Tensor, Tensor]:
+    def _of_block(
+        self, q_latent: Tensor, kv: Tensor, pool: Tensor, picks: Tensor | None, queries: _Queries
+    ) -> tuple[Tensor, Tensor]:
         q = rms_norm(self.q_b_proj(q_latent).unflatten(1, (self.heads, self.width)), eps=self.eps)
         out, mass = attend(
             rotate(q, queries.rotation),
@@ -121,7 +124,7 @@ class Attention(nn.Module):
             self.sinks,
             visibility=queries.visibility,
             ratio=self.ratio,
-            picks=queries.picks,
+            picks=picks,
             first_key=queries.first_key,
             block_tokens=self.block_tokens,
             wants_mass=self.wants_mass,

@@ -9,6 +9,7 @@ from v4model.layers.attention.base import Attention, Pooled
 from v4model.layers.compressor import Compressor
 from v4model.layers.context import Inputs, PackContext
 from v4model.layers.indexer import Indexer
+from v4model.ops.edge import with_edges
 
 
 class CSAAttention(Attention):
@@ -21,4 +22,7 @@ class CSAAttention(Attention):
 
     def pooled(self, inputs: Inputs, *, context: PackContext) -> Pooled:
         rows = self.compressor(inputs.halo, context=context, where=f"{self.name}.compressor")
-        return Pooled(rows, self.indexer(inputs, context=context, where=f"{self.name}.indexer"))
+        picked = self.indexer(inputs, context=context, where=f"{self.name}.indexer")
+        if not self.indexer.learns:
+            rows = with_edges(rows, *self.indexer.parameters())
+        return Pooled(rows, picked)

@@ -9,13 +9,13 @@ import torch
 import triton
 from torch import Tensor
 
+from v4model.ops.fast.by_row import add_by_row
 from v4model.ops.fast.kernels import attend as kernels
 from v4model.ops.fast.kernels import attend_keys as key_kernels
 from v4model.ops.fast.tuning import (
     BACKWARD_TOKENS,
     HOPPER_FORWARD,
     HOPPER_QUERIES,
-    SUM,
     AttendBlocks,
     attend_blocks,
 )
@@ -215,14 +215,7 @@ def _add_picked(
         HEAD_BLOCKS=triton.cdiv(heads, _heads(q)),
         STAGES=tile.stages, num_warps=tile.warps,
     )  # fmt: skip
-    # Stable: a row's contributions stand in the order of their tokens, so that their sum has the same bits every time.
-    by_row, entry = torch.sort(rows.picks[first : first + tokens].flatten(), stable=True)
-    bound = torch.searchsorted(by_row, torch.arange(dpool.shape[0] + 1, device=q.device, dtype=by_row.dtype))
-    block_c = min(block_c, SUM.channels)
-    key_kernels.sum_by_row[dpool.shape[0], triton.cdiv(width, block_c)](
-        parts, entry, bound, dpool, WIDTH=width, BLOCK_E=SUM.rows, BLOCK_C=block_c, STAGES=SUM.stages,
-        num_warps=SUM.warps,
-    )  # fmt: skip
+    add_by_row(parts, rows.picks[first : first + tokens], to=dpool)
 
 
 @torch.no_grad()

@@ -62,6 +62,11 @@ SCORE = Block(rows=256, warps=8, stages=3, split=64)
 """Of the indexer's scores: windows and tokens at once."""
 
 
+def index_blocks(dtype: torch.dtype) -> tuple[Block, Block]:
+    """Of the scores of picked rows, forward and backward: picks at once. Not measured yet."""
+    return (Block(32, 4, 1), Block(16, 4, 1)) if dtype == torch.float32 else (Block(64, 4, 2), Block(64, 8, 1))
+
+
 def attend_blocks(dtype: torch.dtype) -> AttendBlocks:
     """Those of a dtype: in float32 a row takes twice the shared memory."""
     return _WIDE if dtype == torch.float32 else _NARROW

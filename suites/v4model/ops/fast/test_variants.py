@@ -15,7 +15,7 @@ from v4model.pack import PackLayout
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
-NAMES = ("attend", "attend_keys", "experts", "pick", "rowwise", "streams")
+NAMES = ("attend", "attend_keys", "experts", "index_scores", "pick", "pool", "rowwise", "streams")
 
 
 def variants(modules: list[ModuleType]) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 import torch
 from torch import Tensor
+
+from v4model.ops.twins import plain_only
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NARROW = torch.bfloat16 if torch.cuda.is_available() else torch.float16
@@ -17,9 +20,15 @@ ALLOWED, FLOOR = 2.0, 3e-7
 
 
 def plain(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The plain function behind the choice of a twin."""
+    """The plain function behind the choice of a twin, and plain ones wherever it chooses in turn."""
     found: Callable[..., Tensor] = function.__wrapped__  # type: ignore[attr-defined]
-    return found
+
+    @wraps(found)
+    def run(*args: object, **kwargs: object) -> Tensor:
+        with plain_only():
+            return found(*args, **kwargs)
+
+    return run
 
 
 def error(got: Tensor, expected: Tensor) -> float:
