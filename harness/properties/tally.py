@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """Collects comparisons; remembers the largest relative error and the first comparison past the bound."""
+    """Collects comparisons; remembers the errors largest for their bounds and the first comparison past its bound."""
 
-    def __init__(self, name: str, *, bound: float, layout: PackLayout) -> None:
-        """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places."""
+    def __init__(self, name: str, *, bound: float, layout: PackLayout, bound_of_gradients: float | None = None) -> None:
+        """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places.
+
+        bound_of_gradients: where bounds are computed, that of gradients. A gradient of few elements, a sum that
+        cancels, is then judged by the size of its module's largest: by its own it would round by more than any other.
+        """
         self._name = name
         self._bound = bound
+        self._bound_of_gradients = bound if bound_of_gradients is None else bound_of_gradients
+        self._by_module = bound_of_gradients is not None
         self._layout = layout
-        self._error = 0.0
+        # By what was compared: the largest error for its bound, and that bound.
+        self._worst = {"values": (0.0, bound), "gradients": (0.0, self._bound_of_gradients)}
         self._by_depth: dict[int, float] = {}
         self._witness: Witness | None = None
 
@@ -43,7 +50,12 @@ class Tally:
             return Verdict.violated(self._witness)
         depths = range(max(self._by_depth, default=-1) + 1)
         by_depth = tuple(self._by_depth.get(depth, 0.0) for depth in depths)
-        return Verdict.holds(error=self._error, bound=self._bound, by_depth=by_depth)
+        error, bound = max(self._worst.values(), key=_strain)
+        return Verdict.holds(error=error, bound=bound, by_depth=by_depth)
+
+    def largest(self, kind: str) -> float:
+        """The largest error of "values" (sums among them) or "gradients"."""
+        return self._worst[kind][0]
 
     def rows(
         self,
@@ -62,14 +74,17 @@ class Tally:
         tokens [N]: the token that each row belongs to.
         """
         error = relative_error(got, expected, floor=floor)
-        self._measured(error, depth=depth)
-        if error <= self._bound:
+        kind = "gradients" if branch == "gradient" else "values"
+        bound = self._bound_of_gradients if branch == "gradient" else self._bound
+        self._measured(kind, error, bound, depth=depth)
+        if error <= bound:
             return
         worst = int(row_differences(got, expected).argmax())
         self.fail(
             what=what,
             branch=branch,
             magnitude=error,
+            bound=bound,
             depth=depth,
             layer=layer,
             query=place_of(self._layout, int(tokens[worst])),
@@ -121,7 +136,7 @@ class Tally:
     def scalar(self, got: Tensor, expected: Tensor, *, what: str, floor: float = 0.0, depth: int = 0) -> None:
         """Compare two scalars, relative to max(the expected magnitude, floor)."""
         error = relative_error(got.reshape(()), expected.reshape(()), floor=floor)
-        self._measured(error, depth=depth)
+        self._measured("values", error, self._bound, depth=depth)
         if error > self._bound:
             values = _worst_values(got.detach(), expected.detach())
             self.fail(what=what, branch="loss", magnitude=error, values=values, depth=depth)
@@ -152,19 +167,43 @@ class Tally:
                     values=(f"{one}", f"{other}"),
                 )
 
-    def _measured(self, error: float, *, depth: int) -> None:
-        self._error = max(self._error, error)
+    def _measured(self, kind: str, error: float, bound: float, *, depth: int) -> None:
+        self._worst[kind] = max(self._worst.get(kind, (0.0, bound)), (error, bound), key=_strain)
         self._by_depth[depth] = max(self._by_depth.get(depth, 0.0), error)
 
     def gradients(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, floor: float, than: str) -> None:
         """Compare gradients by name, each relative to max(its own maximum, floor); the worst makes the witness."""
-        errors = {name: relative_error(grad, expected[name], floor=floor) for name, grad in got.items()}
+        floors = _of_modules(expected) if self._by_module else {}
+        errors = {
+            name: relative_error(grad, expected[name], floor=max(floor, floors.get(name, 0.0)))
+            for name, grad in got.items()
+        }
         name = max(errors, key=errors.__getitem__)
-        self._error = max(self._error, errors[name])
-        if errors[name] > self._bound:
+        bound = self._bound_of_gradients
+        self._worst["gradients"] = max(self._worst["gradients"], (errors[name], bound), key=_strain)
+        if errors[name] > bound:
             what = f"the parameter's gradient differs from {than}"
             values = _worst_values(got[name], expected[name])
-            self.fail(what=what, branch="gradient", magnitude=errors[name], layer=name, values=values)
+            self.fail(what=what, branch="gradient", magnitude=errors[name], bound=bound, layer=name, values=values)
+
+    def choice(self, name: str, cost: Tensor, *, tokens: Tensor, bound: float, depth: int) -> None:
+        """What the choices of a part cost [N], relative to the largest value that it chooses by, within rounding.
+
+        tokens [N]: the token of each, -1 for one outside the layout.
+        """
+        worst = int(cost.argmax())
+        self._measured(f"choices of {name}", float(cost[worst]), bound, depth=0)
+        if float(cost[worst]) > bound:
+            token = int(tokens[worst])
+            self.fail(
+                what="two runs choose apart, by more than rounding",
+                branch="router" if name.endswith(".gate") else "picks",
+                magnitude=float(cost[worst]),
+                bound=bound,
+                depth=depth,
+                layer=name,
+                query=None if token < 0 else place_of(self._layout, token),
+            )
 
     def fail(
         self,
@@ -232,6 +271,23 @@ def compare_still(tally: Tally, got: Observation, expected: Observation, *, than
             what = f"the sum of {name} differs from {than}"
             tally.bits(got.sums[name], value, what=what, branch="loss", depth=_depth_of(name))
     tally.counts(got.counts, expected.counts, than=than)
+
+
+def _of_modules(gradients: Mapping[str, Tensor]) -> dict[str, float]:
+    """For each parameter the largest gradient among those of its module and of modules inside that one."""
+    sizes = {name: largest_magnitude(grad) for name, grad in gradients.items()}
+    modules = {name.rpartition(".")[0] for name in sizes}
+    of_module = {
+        module: max(size for name, size in sizes.items() if name.startswith(f"{module}." if module else ""))
+        for module in modules
+    }
+    return {name: of_module[name.rpartition(".")[0]] for name in sizes}
+
+
+def _strain(measured: tuple[float, float]) -> tuple[float, float]:
+    """By which the worst of some (error, bound) is found: the error in units of its bound, then the error."""
+    error, bound = measured
+    return (error / bound if 0 < bound < math.inf else 0.0), error
 
 
 def _depth_of(name: str) -> int:
