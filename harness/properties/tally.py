@@ -20,22 +20,29 @@ if TYPE_CHECKING:
     from v4model import PackLayout
 
 
+VALUES = "values"
+EMBEDDINGS = "embeddings"
+"""What errors are kept by, beside the names of parameters."""
+
+
 class Tally:
     """Collects comparisons; remembers the errors largest for their bounds and the first comparison past its bound."""
 
-    def __init__(self, name: str, *, bound: float, layout: PackLayout, bound_of_gradients: float | None = None) -> None:
+    def __init__(
+        self, name: str, *, bound: float, layout: PackLayout, of_gradients: Mapping[str, float] | None = None
+    ) -> None:
         """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places.
 
-        bound_of_gradients: where bounds are computed, that of gradients. A gradient of few elements, a sum that
-        cancels, is then judged by the size of its module's largest: by its own it would round by more than any other.
+        of_gradients: where bounds are computed, those of gradients by the parameter's name, `EMBEDDINGS` among them;
+        `bound` for the rest. A gradient of few elements, a sum that cancels, is then judged by the size of its module's
+        largest: by its own it would round by more than any other.
         """
         self._name = name
         self._bound = bound
-        self._bound_of_gradients = bound if bound_of_gradients is None else bound_of_gradients
-        self._by_module = bound_of_gradients is not None
+        self._of_gradients = of_gradients
         self._layout = layout
         # By what was compared: the largest error for its bound, and that bound.
-        self._worst = {"values": (0.0, bound), "gradients": (0.0, self._bound_of_gradients)}
+        self._worst = {VALUES: (0.0, bound)}
         self._by_depth: dict[int, float] = {}
         self._witness: Witness | None = None
 
@@ -53,9 +60,10 @@ class Tally:
         error, bound = max(self._worst.values(), key=_strain)
         return Verdict.holds(error=error, bound=bound, by_depth=by_depth)
 
-    def largest(self, kind: str) -> float:
-        """The largest error of "values" (sums among them) or "gradients"."""
-        return self._worst[kind][0]
+    @property
+    def errors(self) -> Mapping[str, float]:
+        """The largest error of `VALUES` (sums among them), of each parameter's gradient, and of `EMBEDDINGS`'."""
+        return {name: error for name, (error, _) in self._worst.items()}
 
     def rows(
         self,
@@ -74,8 +82,8 @@ class Tally:
         tokens [N]: the token that each row belongs to.
         """
         error = relative_error(got, expected, floor=floor)
-        kind = "gradients" if branch == "gradient" else "values"
-        bound = self._bound_of_gradients if branch == "gradient" else self._bound
+        kind = layer if branch == "gradient" and layer is not None else VALUES
+        bound = self._bound_of(kind)
         self._measured(kind, error, bound, depth=depth)
         if error <= bound:
             return
@@ -136,7 +144,7 @@ class Tally:
     def scalar(self, got: Tensor, expected: Tensor, *, what: str, floor: float = 0.0, depth: int = 0) -> None:
         """Compare two scalars, relative to max(the expected magnitude, floor)."""
         error = relative_error(got.reshape(()), expected.reshape(()), floor=floor)
-        self._measured("values", error, self._bound, depth=depth)
+        self._measured(VALUES, error, self._bound, depth=depth)
         if error > self._bound:
             values = _worst_values(got.detach(), expected.detach())
             self.fail(what=what, branch="loss", magnitude=error, values=values, depth=depth)
@@ -168,19 +176,26 @@ class Tally:
                 )
 
     def _measured(self, kind: str, error: float, bound: float, *, depth: int) -> None:
-        self._worst[kind] = max(self._worst.get(kind, (0.0, bound)), (error, bound), key=_strain)
+        self._keep(kind, error, bound)
         self._by_depth[depth] = max(self._by_depth.get(depth, 0.0), error)
+
+    def _keep(self, kind: str, error: float, bound: float) -> None:
+        self._worst[kind] = max(self._worst.get(kind, (0.0, bound)), (error, bound), key=_strain)
+
+    def _bound_of(self, kind: str) -> float:
+        return self._bound if self._of_gradients is None else self._of_gradients.get(kind, self._bound)
 
     def gradients(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, floor: float, than: str) -> None:
         """Compare gradients by name, each relative to max(its own maximum, floor); the worst makes the witness."""
-        floors = _of_modules(expected) if self._by_module else {}
+        floors = {} if self._of_gradients is None else _of_modules(expected)
         errors = {
             name: relative_error(grad, expected[name], floor=max(floor, floors.get(name, 0.0)))
             for name, grad in got.items()
         }
-        name = max(errors, key=errors.__getitem__)
-        bound = self._bound_of_gradients
-        self._worst["gradients"] = max(self._worst["gradients"], (errors[name], bound), key=_strain)
+        for name, error in errors.items():
+            self._keep(name, error, self._bound_of(name))
+        name = max(errors, key=lambda name: _strain((errors[name], self._bound_of(name))))
+        bound = self._bound_of(name)
         if errors[name] > bound:
             what = f"the parameter's gradient differs from {than}"
             values = _worst_values(got[name], expected[name])
@@ -253,7 +268,7 @@ def compare_runs(tally: Tally, got: Run, expected: Run, *, tokens: Tensor, other
             tokens=tokens,
             what=f"the gradient at the embedding differs from {than}",
             branch="gradient",
-            layer="embeddings",
+            layer=EMBEDDINGS,
             floor=floor,
         )
     tally.gradients(got.of_parameters, expected.of_parameters, floor=floor, than=than)
