@@ -20,16 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from statistics import quantiles
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from harness.properties.bounds import bounds_of, measurable
+from harness.properties.locate import witnesses_are_brief
 from harness.properties.measure import generator, tokens_of
 from harness.properties.runs import run_with_gradients
 from harness.properties.tally import VALUES, Tally, compare_runs
+from harness.subjects.protocol import Unsupported
 from harness.subjects.record import NONE, depth_of, laid_on, leaf_of
 from harness.tolerance import EXACT, ROUNDING, TWINS_APART, largest_magnitude, relative_error
 from harness.verdict import Outcome
@@ -48,6 +49,10 @@ _TRIES = 3
 
 _ROUNDINGS = 16
 """How far they are moved, relative to themselves: as much as a few layers of sums leave."""
+
+
+_MOST = 0.25
+"""Of values: past it two runs may be as far apart as values are large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +153,12 @@ class Alike:
         compare_runs(tally, *runs, tokens=tokens, other=tokens, than="float64")
         least = ROUNDING[self._case.dtype]
         gradients = {name: error for name, error in tally.errors.items() if name != VALUES}
-        usual = max(quantiles(gradients.values(), n=10)[-1], least)
+        if not tally.errors[VALUES] <= _MOST or not all(map(math.isfinite, gradients.values())):
+            raise Unsupported(
+                f"plain operations in {self._case.dtype} leave {tally.errors[VALUES]:.1e} of values, and gradients "
+                f"{max(gradients.values()):.1e} of theirs: a defect cannot be told from rounding"
+            )
+        usual = max(sorted(gradients.values())[9 * len(gradients) // 10], least)
         return Rounding(
             values=max(tally.errors[VALUES], least),
             gradients={name: max(error, usual) for name, error in gradients.items()},
@@ -190,7 +200,8 @@ def persisting(check: Check) -> Check:
             return first
         size = _ROUNDINGS * ROUNDING[case.dtype]
         for number in range(_TRIES):
-            with _moved(subject.parameters(), by=size, source=generator(case, f"rounding {number}")):
+            moved = _moved(subject.parameters(), by=size, source=generator(case, f"rounding {number}"))
+            with moved, witnesses_are_brief():
                 again = check(subject, case, corpus)
             if again.outcome is Outcome.HOLDS:
                 return replace(again, reason=f"judged with parameters moved by {size:.0e}: rounding decided before")
