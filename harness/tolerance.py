@@ -29,6 +29,16 @@ REORDERED_F32 = 1e-2
 ROUNDINGS_F64 = 16 * 2.0**-53
 ROUNDINGS_F32 = 16 * 2.0**-24
 
+# The largest relative error of one rounding, by the name of the dtype.
+ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-9}
+
+# A fast operation may be twice as far from the truth as the plain one of its dtype is (suites/v4model/ops/fast). Of two
+# runs that are compared, both may be that far to opposite sides; of two values between which a choice is made, both may
+# differ by so much between the runs. The plain error is measured on each case (harness/properties/rounding.py), and is
+# taken for one rounding at least.
+TWIN = 2.0
+TWINS_APART = 2 * TWIN
+
 # Gradients of scalars that are sums of cancelling terms (the mHC scales have one element) were seen 1e-11 of their own
 # maximum apart on healthy code, and may be far smaller than the model's other gradients. A tensor's error is therefore
 # never measured against less than this share of the largest gradient of the whole model.

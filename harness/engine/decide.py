@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from harness.case import Case
+from harness.case import DTYPES, Case
 from harness.corpus import Corpus
 from harness.errors import UsageError
 from harness.kinds import config_from_text
@@ -122,11 +122,12 @@ def _checked(prop: Property, subject: Subject, case: Case, corpus: Corpus, *, fa
 def decided_in(prop: Property, unsupported: Mapping[str, str]) -> tuple[str, ...]:
     """The dtypes that a property can be decided in, of those that a subject has if it has one.
 
-    Where a subject lacks them all, a property whose bound follows rounding takes float32 for the others.
+    Where a subject lacks them all, a property whose bound follows rounding takes the widest that it has.
     """
     had = tuple(dtype for dtype in prop.dtypes if dtype not in unsupported)
-    if not had and prop.rounded and "float32" not in unsupported:
-        return ("float32",)
+    widest = [dtype for dtype in DTYPES if dtype not in unsupported][:1]
+    if not had and prop.rounded and widest:
+        return (widest[0],)
     return had or prop.dtypes
 
 

@@ -39,8 +39,9 @@ class Property:
 
     name: the sentence in snake case, as printed ("query_sees_only_its_sample"). about: one line for `harness list`.
     check: must be deterministic in the case. kinds: the named configurations on which it makes sense.
-    dtypes: those it can decide in, the one to prefer first. rounded: its bound follows rounding, so that a subject
-    without any of them can be asked in float32 (`harness.properties.bounds`).
+    dtypes: those it can decide in, the one to prefer first. rounded: its bound follows rounding, or nothing that it
+    looks at is rounded, so that a subject without any of them can be asked in the widest that it has
+    (`harness.properties.bounds`).
     ranked: it speaks of ranks, and is vacuous on a subject that runs on none. on_processes: it is also asked of real
     processes. least_ranks: fewer say nothing. looks_at: the model, steps on meshes of ranks, or how data is packed.
     observed: what it compares, for the pack's lengths; None for outputs and gradients of the model.

@@ -141,6 +141,7 @@ register(
         "packs from a cache are those of a fresh build, after any change and with two builders at a time",
         check_of(NAME, _find),
         kinds=("all",),
+        rounded=True,
         looks_at="data",
         observed=observe_of(NAME, _tables),
     )

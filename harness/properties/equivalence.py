@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from harness.properties import Property, register
-from harness.properties.bounds import bounds_of, unless_rounding_decides
+from harness.properties.bounds import unless_rounding_decides
 from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, generator, tokens_of
 from harness.properties.perturb import Inputs
+from harness.properties.rounding import Alike, persisting
 from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients
-from harness.properties.tally import Tally, compare_runs
+from harness.properties.tally import compare_runs
 from harness.subjects.alone import Alone, recorded_alone
+from harness.subjects.record import NONE
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
 
@@ -41,17 +43,20 @@ def _equals_alone(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     if pack.layout.num_samples == 1 and bool(pack.layout.real.all()):
         return Verdict.vacuous("one sample without padding is already alone")
     embeddings = _embeddings_or_lookup(subject, pack, draw(case, ALONE))
+    alike = Alike(subject, case, pack, embeddings=embeddings)
     packed = run_with_gradients(subject, pack, embeddings=embeddings)
-    alone = run_with_gradients(Alone(subject), pack, embeddings=embeddings)
-    tally = Tally(ALONE, bound=bounds_of(subject, case).reordered, layout=pack.layout)
+    alone = run_with_gradients(Alone(subject, within=alike.told_sample), pack, embeddings=embeddings)
+    tally = alike.tally(ALONE, layout=pack.layout)
     tokens = tokens_of(pack.layout.real)
+    alike.judge_choices(tally)
     compare_runs(tally, packed, alone, tokens=tokens, other=tokens, than="the samples alone")
     return localised(
         unless_rounding_decides(tally.verdict(), subject, case, pack),
         subject,
         layout=pack.layout,
         got=lambda recorder: recorder.layer_outputs(pack, embeddings=embeddings),
-        expected=lambda recorder: recorded_alone(recorder, pack, embeddings=embeddings),
+        expected=lambda recorder: recorded_alone(recorder, pack, embeddings=embeddings, within=alike.told_sample),
+        bound=alike.bound_of_rows,
     )
 
 
@@ -62,18 +67,29 @@ def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     paddings, tail = paddings_of(pack.layout)
     front = _front_sample(case, choose, vocab_size=subject.config.vocab_size)
     moved_pack, moved_to = laid_out(pack, order=order, paddings=paddings, tail=tail, front=front)
+    alike = Alike(subject, case, moved_pack, embeddings=None)
     moved = run_with_gradients(subject, moved_pack)
+    place_of_token = torch.full((pack.layout.total,), NONE)
+    place_of_token[pack.layout.real] = moved_to
+    with alike.told(place_of_token):
+        without_front = run_with_gradients(subject, pack)
+    with alike.told(torch.arange(front.layout.total)):
+        in_front = run_with_gradients(subject, front)
     # The law makes sums and gradients add up over samples, so the sample in front is added to those without it.
-    given = added(run_with_gradients(subject, pack), run_with_gradients(subject, front))
-    tally = Tally(ORDER, bound=bounds_of(subject, case).reordered, layout=pack.layout)
+    given = added(without_front, in_front)
+    tally = alike.tally(ORDER, layout=pack.layout)
+    token_of_place = torch.full((moved_pack.layout.total,), NONE)
+    token_of_place[moved_to] = tokens_of(pack.layout.real)
+    alike.judge_choices(tally, tokens=token_of_place)
     than = f"those in the order {order} behind another sample of {front.layout.total} tokens"
     compare_runs(tally, given, moved, tokens=tokens_of(pack.layout.real), other=moved_to, than=than)
     return localised(
         unless_rounding_decides(tally.verdict(), subject, case, pack),
         subject,
         layout=pack.layout,
-        got=lambda recorder: recorder.layer_outputs(pack),
+        got=lambda recorder: alike.recorded(place_of_token, lambda: recorder.layer_outputs(pack)),
         expected=lambda recorder: moved_back(recorder, Inputs(moved_pack), moved_to=moved_to, pack=pack),
+        bound=alike.bound_of_rows,
     )
 
 
@@ -94,7 +110,7 @@ register(
     Property(
         ALONE,
         "logits, losses and every gradient of packed samples are those of each sample run alone",
-        _equals_alone,
+        persisting(_equals_alone),
         rounded=True,
     )
 )
@@ -102,7 +118,7 @@ register(
     Property(
         ORDER,
         "samples in another order, with another sample in front, give the same logits, losses and gradients",
-        _changes_nothing,
+        persisting(_changes_nothing),
         rounded=True,
     )
 )

@@ -63,5 +63,6 @@ register(
         "the KL term's gradient is exactly 0 at every embedding and every parameter but the indexer's",
         _reaches_only_the_indexer,
         kinds=("all", "csa"),
+        rounded=True,
     )
 )

@@ -82,12 +82,14 @@ def localised(
     got: Callable[[Recorder], Record],
     expected: Callable[[Recorder], Record],
     agree: Callable[[int], Tensor] | None = None,
+    bound: float | None = None,
 ) -> Verdict:
     """A verdict about two runs that should agree, with the place where their records part.
 
     UNDECIDED if all that parts them is a choice that rounding decides.
 
-    agree(depth): the rows ([T] bool) that should; every real token by default.
+    agree(depth): the rows ([T] bool) that should; every real token by default. bound: by how much, where that is
+    computed; the runs then choose alike, and none is left to rounding.
 
     The records are made only for a violated verdict of a subject that records.
     """
@@ -99,9 +101,9 @@ def localised(
         layout=layout,
         config=subject.config,
         agree=agree or (lambda _depth: layout.real),
-        bound=REORDERED_F64,
+        bound=REORDERED_F64 if bound is None else bound,
     )
-    reason = decided_by_rounding(comparison)
+    reason = decided_by_rounding(comparison) if bound is None else None
     return replace(verdict, witness=_told(verdict.witness, comparison)) if reason is None else Verdict.undecided(reason)
 
 

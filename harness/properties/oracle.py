@@ -19,11 +19,12 @@ from harness.properties import Property, register
 from harness.properties.locate import localised
 from harness.properties.measure import rows_of_samples
 from harness.properties.read_record import record_of
+from harness.properties.rounding import Alike, persisting
 from harness.properties.tally import Tally
 from harness.subjects.numpy_reading import Reading, ReadingConfig, read
 from harness.subjects.record import laid_on
 from harness.subjects.support import unsupported_by
-from harness.tolerance import ORACLE_F64
+from harness.tolerance import ORACLE_F64, TWIN
 from harness.verdict import Verdict
 from v4model import Pack, PackLayout
 
@@ -53,11 +54,18 @@ def _matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     whole = case.pack(corpus)
     samples = read_samples(whole.layout, config=subject.config)
     pack, tokens = _excerpt(whole, samples)
-    with torch.no_grad():
-        observation = subject.observe(pack)
     readings = _readings(subject.config, subject.export_weights(), pack)
+    record = record_of(readings, config=subject.config, layout=pack.layout)
+    alike = Alike(subject, case, pack, embeddings=None, record=record)
+    itself = torch.arange(pack.layout.total)
+    with torch.no_grad(), alike.told(itself):
+        observation = subject.observe(pack)
     # Witnesses name places in the case's layout, not in the excerpt's.
-    tally = Tally(NAME, bound=ORACLE_F64, layout=whole.layout)
+    if case.dtype == "float64":
+        tally = Tally(NAME, bound=ORACLE_F64, layout=whole.layout)
+    else:
+        tally = alike.tally(NAME, layout=whole.layout, apart=TWIN)
+    alike.judge_choices(tally, tokens=tokens, apart=TWIN)
     _compare_depths(tally, observation, readings, tokens=tokens)
     lacking = unsupported_by(subject)
     read_sums = {name: value for name, value in _read_sums(readings).items() if name not in lacking}
@@ -70,11 +78,12 @@ def _matches(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
         subject,
         # What is compared is the excerpt; the places are told in the case's layout.
         layout=whole.layout,
-        got=lambda recorder: laid_on([(recorder.layer_outputs(pack), tokens)], total=whole.layout.total),
-        expected=lambda _: laid_on(
-            [(record_of(readings, config=subject.config, layout=pack.layout), tokens)], total=whole.layout.total
+        got=lambda recorder: laid_on(
+            [(alike.recorded(itself, lambda: recorder.layer_outputs(pack)), tokens)], total=whole.layout.total
         ),
+        expected=lambda _: laid_on([(record, tokens)], total=whole.layout.total),
         agree=lambda depth: _read_rows(whole.layout, samples, depth=depth),
+        bound=alike.bound_of_rows,
     )
 
 
@@ -158,6 +167,7 @@ register(
     Property(
         NAME,
         "logits, nll and the sums of every term are those of a plain NumPy reading of the definition, sample by sample",
-        _matches,
+        persisting(_matches),
+        rounded=True,
     )
 )

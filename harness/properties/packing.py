@@ -115,6 +115,7 @@ register(
         "packs hold each record's sample once, whole and labelled, and nothing else; no two packs would fit into one",
         check_of(NAME, _find),
         kinds=("all",),
+        rounded=True,
         looks_at="data",
         observed=observe_of(NAME, _tables),
     )

@@ -13,8 +13,10 @@ from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, tokens_of
 from harness.properties.perturb import Inputs, large_embeddings, nan_embeddings
+from harness.properties.rounding import Alike, persisting
 from harness.properties.runs import Run, laid_out, paddings_of, run_with_gradients
 from harness.properties.tally import Tally, compare_runs, compare_still
+from harness.subjects.record import NONE
 from harness.subjects.support import NAN, unsupported_by
 from v4model import Pack
 
@@ -43,25 +45,44 @@ def _padding_changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Ve
     large = NAN in unsupported_by(subject)
     poison = large_embeddings(case, padded, table) if large else nan_embeddings(padded, table)
     embeddings = poison.applied(~padded.layout.real).embeddings
+    alike = Alike(subject, case, padded, embeddings=table)
     run = run_with_gradients(subject, poisoned, embeddings=embeddings)
-    bounds = bounds_of(subject, case)
-    content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run, bound=bounds.still)
+    still = bounds_of(subject, case).still
+    content = _content_changes_nothing(subject, Inputs(padded, table), Inputs(poisoned), run, bound=still)
     if content.violated:
         return unless_rounding_decides(content.verdict(), subject, case, padded)
-    clean_run = run_with_gradients(subject, clean, embeddings=subject.embeddings(clean))
-    tally = Tally(NAME, bound=bounds.reordered, layout=given.layout)
-    one, two = (run, clean_run) if given_is_padded else (clean_run, run)
     tokens = tokens_of(given.layout.real)
+    of_clean, of_padded = (moved_to, tokens) if given_is_padded else (tokens, moved_to)
+    in_padded = _places(clean, of_clean, of_padded)
+    with alike.told(in_padded):
+        clean_run = run_with_gradients(subject, clean, embeddings=subject.embeddings(clean))
+    tally = alike.tally(NAME, layout=given.layout)
+    one, two = (run, clean_run) if given_is_padded else (clean_run, run)
+    alike.judge_choices(tally, tokens=_places(padded, of_padded, tokens))
     compare_runs(tally, one, two, tokens=tokens, other=moved_to, than=f"those with {_in_words(other)}")
     poisoned_inputs, clean_inputs = Inputs(poisoned, embeddings), Inputs(clean, subject.embeddings(clean))
     mine, theirs = (poisoned_inputs, clean_inputs) if given_is_padded else (clean_inputs, poisoned_inputs)
+    # What ran first is told its own choices.
+    told_mine, told_theirs = (_places(poisoned, of_padded, of_padded), in_padded)[:: 1 if given_is_padded else -1]
     return localised(
         unless_rounding_decides(tally.verdict(), subject, case, given),
         subject,
         layout=given.layout,
-        got=lambda recorder: recorder.layer_outputs(mine.pack, embeddings=mine.embeddings),
-        expected=lambda recorder: moved_back(recorder, theirs, moved_to=moved_to, pack=given),
+        got=lambda recorder: alike.recorded(
+            told_mine, lambda: recorder.layer_outputs(mine.pack, embeddings=mine.embeddings)
+        ),
+        expected=lambda recorder: alike.recorded(
+            told_theirs, lambda: moved_back(recorder, theirs, moved_to=moved_to, pack=given)
+        ),
+        bound=alike.bound_of_rows,
     )
+
+
+def _places(pack: Pack, tokens: Tensor, others: Tensor) -> Tensor:
+    """[T of the pack] for each of some tokens, [N], what others, [N], says of it; NONE for the rest."""
+    places = torch.full((pack.layout.total,), NONE)
+    places[tokens] = others
+    return places
 
 
 def _content_changes_nothing(
@@ -122,7 +143,7 @@ register(
     Property(
         NAME,
         "amount, place and content of padding change no logit, loss or gradient, and padding itself gives exactly 0",
-        _padding_changes_nothing,
+        persisting(_padding_changes_nothing),
         rounded=True,
     )
 )

@@ -91,5 +91,6 @@ register(
         NAME,
         "the loss reaches every parameter with a finite gradient, whatever the layout leaves without work",
         _every_parameter,
+        rounded=True,
     )
 )

@@ -93,6 +93,7 @@ register(
         "boundaries, slots and positions give the samples they were made of; padding that is not declared is refused",
         check_of(NAME, _find),
         kinds=("all",),
+        rounded=True,
         looks_at="data",
         observed=observe_of(NAME, _tables),
     )

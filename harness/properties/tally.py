@@ -20,15 +20,29 @@ if TYPE_CHECKING:
     from v4model import PackLayout
 
 
-class Tally:
-    """Collects comparisons; remembers the largest relative error and the first comparison past the bound."""
+VALUES = "values"
+EMBEDDINGS = "embeddings"
+"""What errors are kept by, beside the names of parameters."""
 
-    def __init__(self, name: str, *, bound: float, layout: PackLayout) -> None:
-        """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places."""
+
+class Tally:
+    """Collects comparisons; remembers the errors largest for their bounds and the first comparison past its bound."""
+
+    def __init__(
+        self, name: str, *, bound: float, layout: PackLayout, of_gradients: Mapping[str, float] | None = None
+    ) -> None:
+        """name: the property's. bound: relative error allowed. layout: of what `got` stands for, to name places.
+
+        of_gradients: where bounds are computed, those of gradients by the parameter's name, `EMBEDDINGS` among them;
+        `bound` for the rest. A gradient of few elements, a sum that cancels, is then judged by the size of its module's
+        largest: by its own it would round by more than any other.
+        """
         self._name = name
         self._bound = bound
+        self._of_gradients = of_gradients
         self._layout = layout
-        self._error = 0.0
+        # By what was compared: the largest error for its bound, and that bound.
+        self._worst = {VALUES: (0.0, bound)}
         self._by_depth: dict[int, float] = {}
         self._witness: Witness | None = None
 
@@ -43,7 +57,13 @@ class Tally:
             return Verdict.violated(self._witness)
         depths = range(max(self._by_depth, default=-1) + 1)
         by_depth = tuple(self._by_depth.get(depth, 0.0) for depth in depths)
-        return Verdict.holds(error=self._error, bound=self._bound, by_depth=by_depth)
+        error, bound = max(self._worst.values(), key=_strain)
+        return Verdict.holds(error=error, bound=bound, by_depth=by_depth)
+
+    @property
+    def errors(self) -> Mapping[str, float]:
+        """The largest error of `VALUES` (sums among them), of each parameter's gradient, and of `EMBEDDINGS`'."""
+        return {name: error for name, (error, _) in self._worst.items()}
 
     def rows(
         self,
@@ -62,14 +82,17 @@ class Tally:
         tokens [N]: the token that each row belongs to.
         """
         error = relative_error(got, expected, floor=floor)
-        self._measured(error, depth=depth)
-        if error <= self._bound:
+        kind = layer if branch == "gradient" and layer is not None else VALUES
+        bound = self._bound_of(kind)
+        self._measured(kind, error, bound, depth=depth)
+        if error <= bound:
             return
         worst = int(row_differences(got, expected).argmax())
         self.fail(
             what=what,
             branch=branch,
             magnitude=error,
+            bound=bound,
             depth=depth,
             layer=layer,
             query=place_of(self._layout, int(tokens[worst])),
@@ -121,7 +144,7 @@ class Tally:
     def scalar(self, got: Tensor, expected: Tensor, *, what: str, floor: float = 0.0, depth: int = 0) -> None:
         """Compare two scalars, relative to max(the expected magnitude, floor)."""
         error = relative_error(got.reshape(()), expected.reshape(()), floor=floor)
-        self._measured(error, depth=depth)
+        self._measured(VALUES, error, self._bound, depth=depth)
         if error > self._bound:
             values = _worst_values(got.detach(), expected.detach())
             self.fail(what=what, branch="loss", magnitude=error, values=values, depth=depth)
@@ -152,19 +175,50 @@ class Tally:
                     values=(f"{one}", f"{other}"),
                 )
 
-    def _measured(self, error: float, *, depth: int) -> None:
-        self._error = max(self._error, error)
+    def _measured(self, kind: str, error: float, bound: float, *, depth: int) -> None:
+        self._keep(kind, error, bound)
         self._by_depth[depth] = max(self._by_depth.get(depth, 0.0), error)
+
+    def _keep(self, kind: str, error: float, bound: float) -> None:
+        self._worst[kind] = max(self._worst.get(kind, (0.0, bound)), (error, bound), key=_strain)
+
+    def _bound_of(self, kind: str) -> float:
+        return self._bound if self._of_gradients is None else self._of_gradients.get(kind, self._bound)
 
     def gradients(self, got: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, floor: float, than: str) -> None:
         """Compare gradients by name, each relative to max(its own maximum, floor); the worst makes the witness."""
-        errors = {name: relative_error(grad, expected[name], floor=floor) for name, grad in got.items()}
-        name = max(errors, key=errors.__getitem__)
-        self._error = max(self._error, errors[name])
-        if errors[name] > self._bound:
+        floors = {} if self._of_gradients is None else _of_modules(expected)
+        errors = {
+            name: relative_error(grad, expected[name], floor=max(floor, floors.get(name, 0.0)))
+            for name, grad in got.items()
+        }
+        for name, error in errors.items():
+            self._keep(name, error, self._bound_of(name))
+        name = max(errors, key=lambda name: _strain((errors[name], self._bound_of(name))))
+        bound = self._bound_of(name)
+        if errors[name] > bound:
             what = f"the parameter's gradient differs from {than}"
             values = _worst_values(got[name], expected[name])
-            self.fail(what=what, branch="gradient", magnitude=errors[name], layer=name, values=values)
+            self.fail(what=what, branch="gradient", magnitude=errors[name], bound=bound, layer=name, values=values)
+
+    def choice(self, name: str, cost: Tensor, *, tokens: Tensor, bound: float, depth: int) -> None:
+        """What the choices of a part cost [N], relative to the largest value that it chooses by, within rounding.
+
+        tokens [N]: the token of each, -1 for one outside the layout.
+        """
+        worst = int(cost.argmax())
+        self._measured(f"choices of {name}", float(cost[worst]), bound, depth=0)
+        if float(cost[worst]) > bound:
+            token = int(tokens[worst])
+            self.fail(
+                what="two runs choose apart, by more than rounding",
+                branch="router" if name.endswith(".gate") else "picks",
+                magnitude=float(cost[worst]),
+                bound=bound,
+                depth=depth,
+                layer=name,
+                query=None if token < 0 else place_of(self._layout, token),
+            )
 
     def fail(
         self,
@@ -214,7 +268,7 @@ def compare_runs(tally: Tally, got: Run, expected: Run, *, tokens: Tensor, other
             tokens=tokens,
             what=f"the gradient at the embedding differs from {than}",
             branch="gradient",
-            layer="embeddings",
+            layer=EMBEDDINGS,
             floor=floor,
         )
     tally.gradients(got.of_parameters, expected.of_parameters, floor=floor, than=than)
@@ -232,6 +286,23 @@ def compare_still(tally: Tally, got: Observation, expected: Observation, *, than
             what = f"the sum of {name} differs from {than}"
             tally.bits(got.sums[name], value, what=what, branch="loss", depth=_depth_of(name))
     tally.counts(got.counts, expected.counts, than=than)
+
+
+def _of_modules(gradients: Mapping[str, Tensor]) -> dict[str, float]:
+    """For each parameter the largest gradient among those of its module and of modules inside that one."""
+    sizes = {name: largest_magnitude(grad) for name, grad in gradients.items()}
+    modules = {name.rpartition(".")[0] for name in sizes}
+    of_module = {
+        module: max(size for name, size in sizes.items() if name.startswith(f"{module}." if module else ""))
+        for module in modules
+    }
+    return {name: of_module[name.rpartition(".")[0]] for name in sizes}
+
+
+def _strain(measured: tuple[float, float]) -> tuple[float, float]:
+    """By which the worst of some (error, bound) is found: the error in units of its bound, then the error."""
+    error, bound = measured
+    return (error / bound if 0 < bound < math.inf else 0.0), error
 
 
 def _depth_of(name: str) -> int:

@@ -134,6 +134,7 @@ register(
         "each sample has one BOS, first, and one EOS, last; text with the chat format's markers in it is refused",
         check_of(ONCE, _once),
         kinds=("all",),
+        rounded=True,
         looks_at="data",
         observed=observe_of(ONCE, _once_tables),
     )
@@ -144,6 +145,7 @@ register(
         "a file of another schema, or with a record in which nothing is learned, is refused and never masked",
         check_of(REFUSED, _refused),
         kinds=("all",),
+        rounded=True,
         looks_at="data",
         observed=observe_of(REFUSED, _refused_tables),
     )

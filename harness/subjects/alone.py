@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from v4model import V4Config
 
 
+Within: TypeAlias = Callable[[range], AbstractContextManager[object]]
+"""What a sample is run inside of, by its tokens in the pack."""
+
+
+def _nothing(_tokens: range) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Alone:
     """A subject that runs another one on one sample at a time, each in a pack of its own without padding.
@@ -27,6 +36,7 @@ class Alone:
     """
 
     inner: Subject
+    within: Within = _nothing
 
     @property
     def name(self) -> str:
@@ -48,7 +58,10 @@ class Alone:
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """Run every sample alone; gradients flow to the samples' slices of `embeddings` [T, D]."""
-        runs = [self.inner.observe(single, embeddings=own) for _, single, own in _singles(pack, embeddings)]
+        runs = []
+        for tokens, single, own in _singles(pack, embeddings):
+            with self.within(tokens):
+                runs.append(self.inner.observe(single, embeddings=own))
         return Observation(
             depths=tuple(
                 Depth(
@@ -64,23 +77,22 @@ class Alone:
         )
 
 
-def recorded_alone(recorder: Recorder, pack: Pack, *, embeddings: Tensor | None) -> Record:
+def recorded_alone(recorder: Recorder, pack: Pack, *, embeddings: Tensor | None, within: Within = _nothing) -> Record:
     """What the recorder's parts read and put out for every sample alone, at the samples' places in the pack."""
-    return laid_on(
-        [
-            (recorder.layer_outputs(single, embeddings=own), torch.arange(start, start + single.layout.total))
-            for start, single, own in _singles(pack, embeddings)
-        ],
-        total=pack.layout.total,
-    )
+    parts = []
+    for tokens, single, own in _singles(pack, embeddings):
+        with within(tokens):
+            record = recorder.layer_outputs(single, embeddings=own)
+        parts.append((record, torch.arange(tokens.start, tokens.stop)))
+    return laid_on(parts, total=pack.layout.total)
 
 
-def _singles(pack: Pack, embeddings: Tensor | None) -> Iterator[tuple[int, Pack, Tensor | None]]:
-    """Each sample's first token, the sample as a pack, and its rows of the embeddings [T, D]."""
+def _singles(pack: Pack, embeddings: Tensor | None) -> Iterator[tuple[range, Pack, Tensor | None]]:
+    """Each sample's tokens in the pack, the sample as a pack, and its rows of the embeddings [T, D]."""
     for start, length in zip(pack.layout.starts, pack.layout.lengths, strict=True):
         part = slice(start, start + length)
         single = Pack(pack.tokens[part], layout=PackLayout.single(length), supervised=pack.supervised[part])
-        yield start, single, None if embeddings is None else embeddings[part]
+        yield range(start, start + length), single, None if embeddings is None else embeddings[part]
 
 
 def _in_place(parts: list[Tensor], layout: PackLayout) -> Tensor:

@@ -10,6 +10,7 @@ or declares it beforehand as `unsupported` (`harness.subjects.support`). The ver
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -102,8 +103,49 @@ class Recorder(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What one part of a model (an indexer, a router) chose among, in a run that was told what to take.
+
+    values [T, C]: float64, what it chooses by, the largest first; -inf where there is nothing to choose. taken [T, C]
+    bool: what it took. told [T] bool: rows that were told. absent [T] bool: rows that were told to take something that
+    they may not take here, or another number; they took their own choice.
+    """
+
+    values: Tensor
+    taken: Tensor
+    told: Tensor
+    absent: Tensor
+
+
+@runtime_checkable
+class Measurable(Subject, Recorder, Protocol):
+    """A subject in a narrow dtype whose rounding can be measured, so that its bounds are computed and not fixed.
+
+    `harness.properties.rounding` compares `plain` with `exact` on each case. Neither shares a module with the subject:
+    what is planted there leaves them healthy. Both have the weights that the subject has when they are asked for.
+    """
+
+    def plain(self) -> Measurable:
+        """The same weights in the same dtype, computed by plain operations."""
+        ...
+
+    def exact(self) -> Measurable:
+        """The same weights in float64."""
+        ...
+
+    def choosing(self, choices: Record, rows: Tensor) -> AbstractContextManager[Mapping[str, Choice]]:
+        """Within, rows ([T] bool) of the one pack that is run take what a record says, whatever they would choose.
+
+        choices: `{block}.self_attn.indexer.picks` and `{block}.mlp.gate.experts` of `harness.subjects.record`, laid on
+        that pack. Gives what each part chose among, by the name of the part, once it has run.
+        """
+        ...
+
+
 SubjectFactory: TypeAlias = Callable[["V4Config", "torch.dtype", int], Subject]
 """Builds a subject from a configuration, a dtype and a seed for its weights; may raise `Unsupported`.
 
-It, or the subject, or both may have an attribute `unsupported`: `harness.subjects.support` tells what it holds.
+It, or the subject, or both may have an attribute `unsupported`: `harness.subjects.support` tells what it holds. It may
+have a method `check_machine`, which raises `UsageError` where the machine lacks what it runs on.
 """

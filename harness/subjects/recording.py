@@ -1,4 +1,7 @@
-"""Recording of what the parts of `V4Model` read and put out, by hooks; `harness.subjects.record` names the tables."""
+"""Recording of what the parts of `V4Model` read and put out, by hooks; `harness.subjects.record` names the tables.
+
+Tables are on the host, whatever device the model is on.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def recording(model: V4Model) -> Iterator[Recording]:
     found = Recording()
     handles = []
     for path, module in model.named_modules():
-        name = path.removeprefix("trunk.").replace(".block", "")
+        name = recorded_name(path)
         if not name.startswith(("layers.", "mtp.")):
             continue
         if isinstance(module, MTPDepth):
@@ -58,18 +61,24 @@ def recording(model: V4Model) -> Iterator[Recording]:
             handle.remove()
 
 
+def recorded_name(path: str) -> str:
+    """What a module of `V4Model` is called in records, by its path in the module tree."""
+    return path.removeprefix("trunk.").replace(".block", "")
+
+
 def _before(found: Recording, name: str) -> Any:
     def record(depth: MTPDepth, _args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         context: PackContext = kwargs["context"]
         source = context.ahead(depth.depth)
-        found.own[f"{name}.e_proj.ahead"] = torch.where(source >= 0, source + context.plan.start, NONE)[:, None]
+        found.own[f"{name}.e_proj.ahead"] = torch.where(source >= 0, source + context.plan.start, NONE)[:, None].cpu()
 
     return record
 
 
 def _behind(found: Recording, name: str, read: Callable[[str, _Call, Any], _Tables]) -> Any:
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-        found.own.update({key: table.detach() for key, table in read(name, (module, args, kwargs), output).items()})
+        tables = read(name, (module, args, kwargs), output)
+        found.own.update({key: table.detach().cpu() for key, table in tables.items()})
 
     return record
 

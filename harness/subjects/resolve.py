@@ -42,6 +42,16 @@ _OWN = {
         source="this package",
         about="the packed model of this repository, one rank, on the CPU",
     ),
+    "v4model-cuda": Known(
+        place="harness.subjects.v4model_cuda:FLOAT32",
+        source="this package",
+        about="the same on a CUDA device, with its fast operations, in float32 (isolation in bfloat16 too)",
+    ),
+    "v4model-cuda-bfloat16": Known(
+        place="harness.subjects.v4model_cuda:BFLOAT16",
+        source="this package",
+        about="the same on a CUDA device, with its fast operations, in bfloat16",
+    ),
 }
 
 
@@ -68,6 +78,9 @@ def subject_factory(name: str) -> SubjectFactory:
     factory = attribute(place, where=where)
     check_factory(factory, where=where)
     unsupported_by(factory)
+    check_machine = getattr(factory, "check_machine", None)
+    if check_machine is not None:
+        check_machine()
     return cast(SubjectFactory, factory)
 
 

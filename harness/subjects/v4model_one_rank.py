@@ -1,4 +1,8 @@
-"""The packed model of this repository on one rank, with weights lively enough for every defect to move something."""
+"""The packed model of this repository on one rank, with weights lively enough for every defect to move something.
+
+Wherever the model is, what goes in and comes out is on the host, with the graph intact; gradients are where their
+parameters are.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +43,11 @@ class V4OneRank(V4Data):
     def embeddings(self, pack: Pack) -> Tensor:
         """[T, D], 0 at padding, detached."""
         with torch.no_grad():
-            return self.model.embed(pack).detach()
+            return self.model.embed(pack).detach().cpu()
 
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         """One forward; values are logits. Beside the divisors, counts hold every learned router's selections."""
-        out = self.model(pack, logits=True, embeddings=embeddings)
+        out = self.model(pack, logits=True, embeddings=_to(embeddings, self.model.device))
         assert isinstance(out, V4Output)
         return observation(out, real=pack.layout.real)
 
@@ -60,7 +64,7 @@ class V4OneRank(V4Data):
     def layer_outputs(self, pack: Pack, *, embeddings: Tensor | None = None) -> Record:
         """One forward pass, recorded under the names of `harness.subjects.record`."""
         with torch.no_grad(), recording(self.model) as found:
-            self.model(pack, embeddings=embeddings)
+            self.model(pack, embeddings=_to(embeddings, self.model.device))
         return found.own
 
 
@@ -73,13 +77,13 @@ def export_weights(model: V4Model) -> dict[str, npt.NDArray[Any]]:
     """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
     tensors = hf.export(model, names="transformers")
     return {
-        name: (tensor.detach().double() if tensor.is_floating_point() else tensor).numpy()
+        name: (tensor.detach().double() if tensor.is_floating_point() else tensor).cpu().numpy()
         for name, tensor in tensors.items()
     }
 
 
 def observation(out: V4Output, *, real: Tensor) -> Observation:
-    """A forward pass under the protocol's names; `real` [n] of the output's own tokens."""
+    """A forward pass under the protocol's names, on the host; `real` [n] of the output's own tokens."""
     terms, counts = out.terms, out.counts
     heads = ("main", *(f"mtp{depth}" for depth in range(1, len(out.mtp) + 1)))
     sums = {**dict(zip(heads, terms.nll_sums, strict=True)), "kl": terms.kl_sum}
@@ -93,18 +97,22 @@ def observation(out: V4Output, *, real: Tensor) -> Observation:
         divisors[f"balance {name}"] = float(counts.tokens[out.config.depth(layer)])
     for name, selections in out.router_counts.items():
         divisors |= {f"selections {name} expert {expert}": n for expert, n in enumerate(selections.tolist())}
-    trunk = Depth(values=_values(out.logits), nll=out.token_nll, valid=real)
+    trunk = _depth(out.logits, out.token_nll, real)
     return Observation(
-        depths=(trunk, *(Depth(values=_values(mtp.logits), nll=mtp.token_nll, valid=mtp.valid) for mtp in out.mtp)),
-        sums=sums,
+        depths=(trunk, *(_depth(mtp.logits, mtp.token_nll, mtp.valid) for mtp in out.mtp)),
+        sums={name: value.cpu() for name, value in sums.items()},
         counts=divisors,
-        losses=losses,
+        losses={name: value.cpu() for name, value in losses.items()},
     )
 
 
-def _values(logits: Tensor | None) -> Tensor:
+def _depth(logits: Tensor | None, nll: Tensor, valid: Tensor) -> Depth:
     assert logits is not None, "logits were asked for"
-    return logits
+    return Depth(values=logits.cpu(), nll=nll.cpu(), valid=valid.cpu())
+
+
+def _to(embeddings: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if embeddings is None else embeddings.to(device)
 
 
 @lru_cache(maxsize=4)

@@ -11,6 +11,7 @@ from torch import Tensor
 from harness.case import Case
 from harness.catalogue import find_property
 from harness.engine import decide
+from harness.engine.decide import decided_in
 from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.subjects.adapter import Outputs
 from harness.subjects.protocol import SubjectFactory
@@ -100,6 +101,34 @@ def test_without_float64_a_property_is_asked_in_float32_and_prints_its_bound(nam
     with_float64 = verdict_of(name, toy.Toy, case)
     assert with_float64.outcome is Outcome.UNDECIDED
     assert f"{name} is decided in float64, not in float32" in with_float64.reason
+
+
+@pytest.mark.parametrize(
+    ("lacking", "dtypes"),
+    [
+        ({}, ("float64",)),
+        ({"float64"}, ("float32",)),
+        ({"float64", "float32"}, ("bfloat16",)),
+        ({"float64", "float32", "bfloat16"}, ("float64",)),
+    ],
+)
+def test_a_rounded_property_is_asked_in_the_widest_dtype_that_there_is(
+    lacking: set[str], dtypes: tuple[str, ...]
+) -> None:
+    unsupported = dict.fromkeys(lacking, "kernels")
+    assert decided_in(find_property("packed_equals_alone"), unsupported) == dtypes
+    assert decided_in(find_property("gradients_are_derivatives"), unsupported) == ("float64",)
+    assert decided_in(find_property("cache_gives_what_was_asked"), unsupported) == dtypes
+
+
+def test_no_fixed_bound_tells_a_defect_from_rounding_in_bfloat16() -> None:
+    case = Case.from_token(f"{CASE.token()}/bfloat16")
+    factory = declaring(toy.Toy, float64="kernels", float32="kernels")
+    factory.unsupported = {name: reason for name, reason in factory.unsupported.items() if name != "bfloat16"}
+    assert verdict_of(SAMPLE, factory, case).outcome is Outcome.HOLDS
+    verdict = verdict_of("packed_equals_alone", factory, case)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "bounds have to be computed, and it is not Measurable" in verdict.reason
 
 
 def test_a_leak_is_found_in_float32() -> None:

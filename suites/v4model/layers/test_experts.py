@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from suites.v4model.support import leaf, randn, relative_error
 from v4model import presets
 from v4model.exchange import Ranks
+from v4model.layers import experts as experts_module
 from v4model.layers.experts import Experts, SharedExpert
 from v4model.layers.router import Routing
 from v4model.layers.share import Share
@@ -87,6 +92,26 @@ def test_fixed_shape_moves_no_bit_when_a_neighbour_is_routed_elsewhere() -> None
     before, after = fixed(x, route, ranks=ONE), fixed(x, replace(route, experts=moved), ranks=ONE)
     assert torch.equal(before[:10], after[:10])
     assert not torch.equal(before[10:], after[10:])
+
+
+def test_fixed_shape_runs_no_grouped_product_where_operations_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In a grouped product the rows that a matrix unit works on together move with the routing of other tokens.
+    fixed, loop = twins()
+    x, route = randn(20, D, seed=5), routing(tokens=20)
+    plain = fixed(x, route, ranks=ONE)
+    asked: list[Tensor] = []
+
+    def chosen_experts(x: Tensor, experts: Tensor, weights: Tensor, **_: Any) -> Tensor:
+        asked.append(experts)
+        return x + weights.sum()
+
+    module = SimpleNamespace(chosen_experts=chosen_experts)
+    monkeypatch.setitem(sys.modules, "v4model.ops.fast.experts", module)
+    monkeypatch.setattr(experts_module, "runs_fast", lambda _: True)
+    assert torch.equal(fixed(x, route, ranks=ONE), plain)
+    assert not asked
+    loop(x, route, ranks=ONE)
+    assert len(asked) == 1
 
 
 def test_no_capacity_however_many_tokens_choose_one_expert() -> None:
