@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from dataclasses import replace
 from types import ModuleType
 
@@ -45,7 +46,9 @@ def test_the_host_never_waits_in_a_step() -> None:
     # Kernels are compiled and tables of constants made by the first step; the layout of the second one is new.
     model(random_pack(PackLayout.from_lengths([300, 40]))).loss.backward()
     pack = random_pack(PackLayout.from_lengths([5, 1, 260, 74]))
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
     try:
         model(pack).loss.backward()
     finally:

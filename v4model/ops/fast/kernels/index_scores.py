@@ -54,7 +54,7 @@ def forward(
     for first in tl.range(0, count, BLOCK_N, num_stages=STAGES):
         column = first + tl.arange(0, BLOCK_N)
         row = tl.load(rows_ptr + column, mask=column < count, other=-1)
-        _, dots = _dots(q, keys_ptr, row, num_rows, WIDTH, BLOCK_D)
+        _keys, dots = _dots(q, keys_ptr, row, num_rows, WIDTH, BLOCK_D)
         # Not the larger one of 0: that would lose a NaN.
         score = tl.sum(gate[:, None] * tl.where(dots <= 0.0, 0.0, dots), 0)
         tl.store(out_ptr + column, tl.where(row >= 0, score, float("-inf")), mask=column < count)
