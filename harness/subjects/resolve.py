@@ -42,6 +42,11 @@ _OWN = {
         source="this package",
         about="the packed model of this repository, one rank, on the CPU",
     ),
+    "v4model-nccl": Known(
+        place="harness.subjects.v4model_one_rank:build_over_nccl",
+        source="this package",
+        about="the same; with --cp, its ranks on processes have a GPU each and exchange over NCCL",
+    ),
 }
 
 
