@@ -64,8 +64,8 @@ class _Pools:
     """A pool of ranks, a new one after a failure."""
 
     def __init__(self, world: int, *, backend: str) -> None:
-        self._start = lambda: RankPool(world, timeout_seconds=_PATIENCE_SECONDS, backend=backend)
-        self._pool = self._start()
+        self._world, self._backend = world, backend
+        self._pool = self._started()
 
     def __enter__(self) -> _Pools:
         return self
@@ -74,10 +74,14 @@ class _Pools:
         self._pool.close()
 
     def alive(self) -> RankPool:
+        """One whose ranks all live."""
         if not self._pool.alive:
             self._pool.close()
-            self._pool = self._start()
+            self._pool = self._started()
         return self._pool
+
+    def _started(self) -> RankPool:
+        return RankPool(self._world, timeout_seconds=_PATIENCE_SECONDS, backend=self._backend)
 
 
 def _compare(pools: _Pools, asked: Asked, mesh: Mesh, report: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ def save_picture(runs: Sequence[Run], path: Path, *, title: str) -> None:
     _speed(speed, scaled)
     measured = [(run.training.gpus, run.peak_bytes / 1e9) for run in scaled if run.peak_bytes is not None]
     memory.bar([str(gpus) for gpus, _ in measured], [peak for _, peak in measured], color=_COLOURS[0], width=0.5)
-    memory.set(xlabel="GPUs", ylabel="peak of the fullest, GB")
+    memory.set(xlabel="GPUs", ylabel="peak of the fullest, GB", ylim=(0, None if measured else 1))
     for number, run in enumerate(run for run in runs if run.ended.stage.kind == "curve" and run.records):
         steps = [record.step for record in run.records]
         label = f"{run.training.window:,} x {run.training.packs}"

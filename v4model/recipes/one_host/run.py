@@ -16,6 +16,7 @@ from v4model.errors import DataError
 from v4model.recipes.one_host.stages import Stage
 
 TIMED_OUT = 124
+_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,14 @@ def read_stages(folder: Path, names: Iterable[str]) -> list[Ended]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends what the stage has left running, its children too."""
+    """Ends what the stage has left running, its children too.
+
+    Asked first: torchrun ends its workers, which are in groups of their own, and would leave them behind if killed.
+    """
     with suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -169,8 +169,8 @@ def rehearsal() -> Sizes:
         rank_words=("--tokens", "256", "--model", "tiny", "--backend", "gloo"),
         subject="v4model",
         preset="tiny",
-        long_window=512,
-        short_window=128,
+        long_window=256,
+        short_window=64,
         steps=3,
         device="cpu",
         dtype="float32",
@@ -210,13 +210,13 @@ def stages(host: Host, folder: Path, *, sizes: Sizes, data: str | None, longest:
     long, short = sizes.long_window, sizes.short_window
     for size in host.sizes:
         yield training(
-            f"scaling-{size}", "scaling", f"one model on {size}", changes=scaled, window=long, packs=1,
+            f"scaling-{size}", "scaling", "", changes=scaled, window=long, packs=1,
             cp=size, ep=size, gpus=size, offload=0.5 if sizes.engine == "megatron" else 0.0,
         )  # fmt: skip
     for name, layers in (("seed", sizes.layers), ("deep", sizes.deep)):
         experts, offload = fitting(host, sizes=sizes, layers=layers, longest=longest)
         changes = {**layers, **({"n_routed_experts": str(experts)} if experts else {})}
-        about = f"{experts or 'all'} experts are planned to fit"
+        about = f"{experts} experts are planned to fit" if experts else ""
         long_run = {"changes": changes, "window": long, "packs": 1, "cp": gpus, "offload": offload}
         kind = "seed" if name == "seed" else "curve"
         yield training(f"{name}-{long}", kind, about, ep=gpus, gpus=gpus, **long_run)
