@@ -10,6 +10,7 @@ from typing import Any
 from v4model.cli_options import gigabytes
 from v4model.recipes.one_host.read import Run
 from v4model.recipes.one_host.run import Ended
+from v4model.train.record import StepRecord
 
 PICTURE = "scaling.png"
 
@@ -118,7 +119,7 @@ def _training(runs: Sequence[Run]) -> list[str]:
     one = {run.ended.stage.kind: run for run in runs if run.training.gpus == 1}
     heads = (
         "run|GPUs|experts|window x packs|steps|loss|gradient norm|peak, GB|s a step|real tokens/s|against one GPU|"
-        "loss of step 0 differs from one GPU|bytes over CP a step / formula|over EP / even routing|ended"
+        "step 0 differs from one GPU: loss, norm|bytes over CP a step / formula|over EP / even routing|ended"
     )
     return table(heads.split("|"), (_training_row(run, one.get(run.ended.stage.kind)) for run in runs))
 
@@ -137,11 +138,16 @@ def _training_row(run: Run, one: Run | None) -> Iterator[object]:
     speed, speed_of_one = run.tokens_a_second, None if one is None else one.tokens_a_second
     yield _number(speed, ",.0f")
     yield f"{speed / speed_of_one:.2f}x" if speed and speed_of_one else "-"
-    yield f"{abs(records[0].loss / one.records[0].loss - 1):.1e}" if records and one and one.records else "-"
+    yield _first_step(records[0], one.records[0]) if records and one and one.records else "-"
     steps = max(len(records), 1)
     yield f"{run.cp_bytes // steps:,} / {run.cp_expected // steps:,}"
     yield f"{run.ep_bytes // steps:,} / {run.ep_bytes / run.ep_even:.3f}" if run.ep_even else "-"
     yield "; ".join(run.problems) or "well"
+
+
+def _first_step(record: StepRecord, one: StepRecord) -> str:
+    """Relative differences: before any update the weights are the same."""
+    return ", ".join(f"{abs(getattr(record, name) / getattr(one, name) - 1):.1e}" for name in ("loss", "grad_norm"))
 
 
 def _number(value: float | None, form: str) -> str:

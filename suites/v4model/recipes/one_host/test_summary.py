@@ -90,7 +90,7 @@ def test_a_healthy_run_has_no_problem_and_the_figures_of_its_own_log(tmp_path: P
     cells = [cell.strip() for cell in two.strip("|").split("|")]
     assert cells[:5] == ["scaling-2", "2", "8", "160 x 1", "3 of 3"]
     assert cells[5:11] == ["9.0000 to 7.0000", "2.0000 to 2.0000", "40.0", "2.00", "75", "2.00x"]
-    assert cells[11] == "0.0e+00"
+    assert cells[11] == "0.0e+00, 0.0e+00"
     assert cells[-1] == "well"
     save_picture(runs, tmp_path / "scaling.png", title="here")
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
@@ -115,6 +115,13 @@ def test_what_is_wrong_with_a_run_is_in_the_table_and_gates(tmp_path: Path, dama
     assert any(said in problem for problem in wrong)
     assert said in text
     assert "| well |" not in text
+
+
+def test_a_run_that_ended_badly_gates_although_its_records_are_whole(tmp_path: Path) -> None:
+    run = training()
+    ended = left_by(tmp_path, "scaling-2", run, [record(step, run) for step in range(STEPS)])
+    found = read_run(replace(ended, code=1), tmp_path)
+    assert found.problems == ("ended with 1 after 9 s: the end",)
 
 
 def test_a_folder_of_another_stage_is_refused(tmp_path: Path) -> None:
