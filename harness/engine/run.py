@@ -100,13 +100,18 @@ class Plan:
     def _on_ranks(self, properties: Mapping[str, Property]) -> Iterator[_Group]:
         """What is asked of the same layouts: equality and agreement of all sizes, of processes, then size by size."""
         profile, sizes = self.profile, self.sizes
-        alike = [name for name, prop in properties.items() if prop.on_processes]
+        alike = [name for name, prop in properties.items() if prop.on_processes and prop.looks_at == "model"]
+        meshes = [name for name, prop in properties.items() if prop.on_processes and prop.looks_at == "mesh"]
         yield profile.ranked_per_kind, [Row(name, ranks) for name in alike for ranks in sizes]
         if self.fault is None:
             several = [ranks for ranks in sizes if ranks > 1]
-            yield profile.processes_per_kind, [Row(name, ranks, processes=True) for name in alike for ranks in several]
+            for names in (alike, meshes):
+                yield (
+                    profile.processes_per_kind,
+                    [Row(name, size, processes=True) for name in names for size in several],
+                )
         for ranks in sizes:
-            asked = {name: prop for name, prop in properties.items() if not prop.on_processes and asked_at(prop, ranks)}
+            asked = {name: prop for name, prop in properties.items() if name not in alike and asked_at(prop, ranks)}
             for layouts, about_ranks in ((profile.meshes_per_kind, True), (profile.ranked_others_per_kind, False)):
                 yield layouts, [Row(name, ranks) for name, prop in asked.items() if prop.ranked is about_ranks]
 

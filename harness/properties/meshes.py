@@ -11,7 +11,14 @@ import torch
 from harness.properties import Observe, Property, register
 from harness.properties.measure import draw
 from harness.properties.tally import Tally
-from harness.subjects.v4model_meshes import Mesh, expert_meshes, pipeline_meshes, step_on_mesh, step_on_one_rank
+from harness.subjects.v4model_meshes import (
+    Mesh,
+    expert_meshes,
+    pipeline_meshes,
+    step_on_mesh,
+    step_on_one_rank,
+    step_on_processes,
+)
 from harness.tolerance import GRADIENT_FLOOR_SHARE, REORDERED_F64, largest_magnitude
 from harness.verdict import Verdict
 from harness.witness import Witness
@@ -77,7 +84,8 @@ def _compare(name: str, subject: Subject, case: Case, corpus: Corpus, mesh: Mesh
     where = f"one rank (dp={mesh.dp} pp={mesh.pp} cp={mesh.cp} ep={mesh.ep})"
     expected = step_on_one_rank(model, packs)
     try:
-        got = step_on_mesh(model, packs, mesh)
+        # Only a subject that is built on `V4OneRank` has ranks on processes.
+        got = step_on_processes(subject.one, packs, mesh) if case.processes else step_on_mesh(model, packs, mesh)  # type: ignore[attr-defined]
     except RankError as error:
         return Verdict.violated(
             Witness(
@@ -112,6 +120,7 @@ register(
         looks_at="mesh",
         observed=_observed(expert_meshes),
         ranked=True,
+        on_processes=True,
         least_ranks=2,
     )
 )
@@ -123,6 +132,7 @@ register(
         looks_at="mesh",
         observed=_observed(pipeline_meshes),
         ranked=True,
+        on_processes=True,
         least_ranks=2,
     )
 )

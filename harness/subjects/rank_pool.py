@@ -1,4 +1,4 @@
-"""A warm pool of rank processes over gloo: started once, asked often, gone with their parent.
+"""A warm pool of rank processes over gloo or NCCL: started once, asked often, gone with their parent.
 
 Starting ranks costs seconds each time (a Python, torch and a rendezvous), so a pool serves all cases of a process. What
 ranks run are plain functions found by import; what they keep between calls (models, graphs) stays in them.
@@ -24,6 +24,8 @@ from v4model.exchange import RankError
 
 TIMEOUT_SECONDS = 60.0
 """How long a rank waits for others before it gives up; a layout that would hang ends in an error within this time."""
+DEVICES = {"gloo": "cpu", "nccl": "cuda"}
+"""By backend, what ranks compute on: over NCCL each has the GPU of its own number for its current one."""
 _PRELOADED = ("torch.distributed", "harness.subjects.v4model_ranks")
 _GRACE_SECONDS = 2.0
 """After one rank has given up on the others, how long the parent waits for the rank that is to blame."""
@@ -34,14 +36,22 @@ class RankFailure(RuntimeError):
 
 
 class RankPool:
-    """`world` processes in one gloo group. Not to be shared among threads.
+    """`world` processes in one group. Not to be shared among threads.
 
     Args:
+        backend: a name of `DEVICES`.
         with_children: whether what ranks run may start processes of its own; such ranks are asked to end before they
             are killed, so that none of those is left behind.
     """
 
-    def __init__(self, world: int, *, timeout_seconds: float = TIMEOUT_SECONDS, with_children: bool = False) -> None:
+    def __init__(
+        self,
+        world: int,
+        *,
+        backend: str = "gloo",
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        with_children: bool = False,
+    ) -> None:
         self.world, self._with_children = world, with_children
         # A fork after torch has started threads hangs, and a spawned process spends seconds on imports. So ranks are
         # forked from a process that has imported everything and computed nothing.
@@ -55,7 +65,7 @@ class RankPool:
             ours, theirs = context.Pipe()
             process = context.Process(
                 target=_serve,
-                args=(rank, world, str(rendezvous), theirs, timeout_seconds),
+                args=(rank, world, backend, str(rendezvous), theirs, timeout_seconds),
                 daemon=not with_children,
             )
             process.start()
@@ -117,23 +127,23 @@ class RankPool:
 
 
 @cache
-def _pools() -> dict[int, RankPool]:
-    pools: dict[int, RankPool] = {}
+def _pools() -> dict[tuple[int, str], RankPool]:
+    pools: dict[tuple[int, str], RankPool] = {}
     atexit.register(_close_all, pools)
     return pools
 
 
-def _close_all(pools: dict[int, RankPool]) -> None:
+def _close_all(pools: dict[tuple[int, str], RankPool]) -> None:
     for pool in pools.values():
         pool.close()
 
 
-def pool_of(world: int) -> RankPool:
+def pool_of(world: int, *, backend: str = "gloo") -> RankPool:
     """The process's pool of that size, started when it is first asked for or when the last one has failed."""
-    pools = _pools()
-    if world not in pools or not pools[world].alive:
-        pools[world] = RankPool(world)
-    return pools[world]
+    pools, key = _pools(), (world, backend)
+    if key not in pools or not pools[key].alive:
+        pools[key] = RankPool(world, backend=backend)
+    return pools[key]
 
 
 class _Failure:
@@ -151,14 +161,18 @@ def _first_real(errors: dict[int, _Failure]) -> Exception:
     return error
 
 
-def _serve(rank: int, world: int, rendezvous: str, connection: Connection, timeout_seconds: float) -> None:
+def _serve(
+    rank: int, world: int, backend: str, rendezvous: str, connection: Connection, timeout_seconds: float
+) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     _end_with_parent()
+    if DEVICES[backend] == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo",
+        backend,
         init_method=f"file://{rendezvous}",
         rank=rank,
         world_size=world,

@@ -52,6 +52,11 @@ _OWN = {
         source="this package",
         about="the same on a CUDA device, with its fast operations, in bfloat16",
     ),
+    "v4model-nccl": Known(
+        place="harness.subjects.v4model_one_rank:build_over_nccl",
+        source="this package",
+        about="the same; with --cp, its ranks on processes have a GPU each and exchange over NCCL",
+    ),
 }
 
 

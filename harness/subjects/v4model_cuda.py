@@ -43,7 +43,7 @@ class V4OnDevice(V4OneRank):
 
     def on_ranks(self, ranks: int, *, processes: bool) -> Subject:  # noqa: ARG002 - one of the protocol's names
         """Raises Unsupported."""
-        raise Unsupported("ranks are simulated on the CPU; harness.subjects.gpus compares GPUs over NCCL")
+        raise Unsupported("ranks are simulated on the CPU; v4model-nccl gives each a GPU")
 
     def plain(self) -> V4OnDevice:
         """The same weights in the same dtype and place, by plain operations."""

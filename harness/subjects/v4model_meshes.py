@@ -1,21 +1,33 @@
-"""A step of several packs on a mesh of ranks in this process, next to the same step on one rank."""
+"""A step of several packs on a mesh of ranks, in this process or on others, next to the same step on one rank."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
+from harness.subjects.v4model_one_rank import V4OneRank, lively_model
+from harness.subjects.v4model_ranks import Key, Processes
 from v4model import Pack, V4Config, V4Model, V4Output
 from v4model.layers.experts import held_experts
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Member, Mesh
 from v4model.parallel.in_process import InProcessWorld
 from v4model.parallel.pp import run_step
+from v4model.parallel.processes import join
 
-__all__ = ["Mesh", "StepRun", "expert_meshes", "pipeline_meshes", "step_on_mesh", "step_on_one_rank"]
+__all__ = [
+    "Mesh",
+    "StepRun",
+    "expert_meshes",
+    "pipeline_meshes",
+    "step_on_mesh",
+    "step_on_one_rank",
+    "step_on_processes",
+]
 
 
 def expert_meshes(config: V4Config, ranks: int) -> list[Mesh]:
@@ -60,28 +72,69 @@ def step_on_mesh(model: V4Model, packs: Sequence[Pack], mesh: Mesh) -> StepRun:
     Raises:
         RankError: ranks that disagree.
     """
-    counts = counts_of(packs, depths=model.config.num_nextn_predict_layers)
     shares = [_share_of(model, mesh, rank) for rank in range(mesh.world)]
+    return _joined(model, packs, mesh, InProcessWorld(mesh).run(lambda member: _work(shares, packs, mesh, member)))
 
-    def work(member: Member) -> list[V4Output | None]:
-        own = packs[mesh.replica(member.rank) :: mesh.dp]
-        share = shares[member.rank]
-        outs = run_step(share, own, ranks=member.ranks, pipe=member.pipe, counts=counts)
-        losses[member.rank] = torch.stack([out.loss.detach() for out in outs]).sum()
-        return [out if isinstance(out, V4Output) else None for out in outs]
 
-    losses: dict[int, Tensor] = {}
-    done = InProcessWorld(mesh).run(work)
+def step_on_processes(subject: V4OneRank, packs: Sequence[Pack], mesh: Mesh) -> StepRun:
+    """`step_on_mesh` on the processes of the subject's backend.
+
+    Raises:
+        RankError: ranks that disagree.
+    """
+    world = Processes(mesh.world, backend=subject.backend)
+    parts = world.pool.call(_step_there, [(world.key(subject), list(packs), mesh)] * mesh.world)
+    return _joined(subject.model, packs, mesh, parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What one rank has of a step, on the host: its own loss, nll of its tokens (none before the last stage) by
+    micro-batch and depth, gradients before they are summed, and which experts those are of.
+    """
+
+    loss: Tensor
+    nll: list[list[Tensor]]
+    gradients: dict[str, Tensor]
+    experts: dict[str, range]
+
+
+def _step_there(key: Key, packs: Sequence[Pack], mesh: Mesh) -> _Part:
+    """On a rank of a pool."""
+    member = _member_here(mesh)
+    share = _share_of(lively_model(*key), mesh, member.rank)
+    return _work({member.rank: share}, packs, mesh, member)
+
+
+@cache
+def _member_here(mesh: Mesh) -> Member:
+    return join(mesh, checked=True)
+
+
+def _work(
+    shares: Sequence[V4Model] | Mapping[int, V4Model], packs: Sequence[Pack], mesh: Mesh, member: Member
+) -> _Part:
+    share, own = shares[member.rank], packs[mesh.replica(member.rank) :: mesh.dp]
+    counts = counts_of(packs, depths=share.config.num_nextn_predict_layers)
+    outs = run_step(share, own, ranks=member.ranks, pipe=member.pipe, counts=counts)
+    return _Part(
+        torch.stack([out.loss.detach() for out in outs]).sum().cpu(),
+        [[nll.cpu() for nll in _nll(out)] if isinstance(out, V4Output) else [] for out in outs],
+        {name: p.grad.cpu() for name, p in share.named_parameters() if p.grad is not None},
+        held_experts(share),
+    )
+
+
+def _joined(model: V4Model, packs: Sequence[Pack], mesh: Mesh, parts: Sequence[_Part]) -> StepRun:
     # Context ranks hold the same loss; it counts once for each replica and stage.
-    loss = torch.stack([losses[rank] for rank in range(mesh.world) if rank % mesh.cp == 0]).sum()
+    loss = torch.stack([part.loss for rank, part in enumerate(parts) if rank % mesh.cp == 0]).sum()
     last = (mesh.pp - 1) * mesh.stage_size
     nll = []
     for index, pack in enumerate(packs):
         first = last + index % mesh.dp * mesh.cp
-        parts = [done[first + cp_rank][index // mesh.dp] for cp_rank in range(mesh.cp)]
-        by_depth = zip(*(_nll(out) for out in parts if out is not None), strict=True)
-        nll.append([torch.cat(of_ranks)[: pack.layout.total] for of_ranks in by_depth])
-    return StepRun(loss, nll, _gradients(model, shares))
+        of_pack = [parts[first + cp_rank].nll[index // mesh.dp] for cp_rank in range(mesh.cp)]
+        nll.append([torch.cat(of_ranks)[: pack.layout.total] for of_ranks in zip(*of_pack, strict=True)])
+    return StepRun(loss, nll, _gradients(model, parts))
 
 
 def _nll(out: V4Output) -> list[Tensor]:
@@ -90,7 +143,7 @@ def _nll(out: V4Output) -> list[Tensor]:
 
 @torch.no_grad()
 def _share_of(model: V4Model, mesh: Mesh, rank: int) -> V4Model:
-    share = V4Model(model.config, dtype=model.dtype, share=mesh.share(rank))
+    share = V4Model(model.config, dtype=model.dtype, device=model.device, share=mesh.share(rank))
     whole = model.state_dict()
     held = held_experts(share)
     for name, tensor in share.state_dict().items():
@@ -98,16 +151,13 @@ def _share_of(model: V4Model, mesh: Mesh, rank: int) -> V4Model:
     return share
 
 
-def _gradients(model: V4Model, shares: Sequence[V4Model]) -> dict[str, Tensor]:
+def _gradients(model: V4Model, parts: Sequence[_Part]) -> dict[str, Tensor]:
     """Summed over the ranks that hold a parameter, in rank order."""
     whole = dict(model.named_parameters())
     total: dict[str, Tensor] = {}
-    for share in shares:
-        held = held_experts(share)
-        for name, parameter in share.named_parameters():
-            if parameter.grad is None:
-                continue
+    for part in parts:
+        for name, grad in part.gradients.items():
             into = total.setdefault(name, torch.zeros_like(whole[name]))
-            rows = held.get(name)
-            (into if rows is None else into[rows.start : rows.stop]).add_(parameter.grad)
+            rows = part.experts.get(name)
+            (into if rows is None else into[rows.start : rows.stop]).add_(grad)
     return total

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from harness.subjects.protocol import Depth, Observation, Subject
+from harness.subjects.protocol import Depth, Observation, Subject, Unsupported
+from harness.subjects.rank_pool import DEVICES
 from harness.subjects.record import Record
 from harness.subjects.recording import recording
 from harness.subjects.v4model_data import V4Data
@@ -25,11 +26,15 @@ from v4model import Pack, V4Config, V4Model, V4Output, hf
 
 @dataclass(frozen=True)
 class V4OneRank(V4Data):
-    """`V4Model` behind the subject protocol. `model` is open to faults, which plant defects in it and take them out."""
+    """`V4Model` behind the subject protocol. `model` is open to faults, which plant defects in it and take them out.
+
+    backend: over what its ranks exchange where they are processes, a name of `rank_pool.DEVICES`.
+    """
 
     model: V4Model
     seed: int
     name: str = "v4model"
+    backend: str = "gloo"
 
     @property
     def config(self) -> V4Config:
@@ -52,10 +57,15 @@ class V4OneRank(V4Data):
         return observation(out, real=pack.layout.real)
 
     def on_ranks(self, ranks: int, *, processes: bool) -> Subject:
-        """The same model on context-parallel ranks, simulated in this process or on gloo processes."""
+        """The same model on context-parallel ranks, simulated in this process or on processes.
+
+        Raises Unsupported for more processes over NCCL than there are GPUs.
+        """
         from harness.subjects.v4model_ranks import InProcess, Processes, V4OnRanks
 
-        return V4OnRanks(self, (Processes if processes else InProcess)(ranks))
+        if processes and DEVICES[self.backend] == "cuda" and torch.cuda.device_count() < ranks:
+            raise Unsupported(f"got {torch.cuda.device_count()} GPUs for {ranks} ranks over {self.backend}")
+        return V4OnRanks(self, Processes(ranks, backend=self.backend) if processes else InProcess(ranks))
 
     def export_weights(self) -> Mapping[str, npt.NDArray[Any]]:
         """Parameters and buffers under transformers' names (and mtp.{k}.*), floating ones as float64."""
@@ -71,6 +81,11 @@ class V4OneRank(V4Data):
 def build(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
     """A subject with weights drawn from `seed`; the same arguments may give the same model again."""
     return V4OneRank(lively_model(config, dtype, seed), seed)
+
+
+def build_over_nccl(config: V4Config, dtype: torch.dtype, seed: int) -> V4OneRank:
+    """The same subject, whose ranks on processes have a GPU each and exchange over NCCL."""
+    return V4OneRank(lively_model(config, dtype, seed), seed, name="v4model over NCCL", backend="nccl")
 
 
 def export_weights(model: V4Model) -> dict[str, npt.NDArray[Any]]:
@@ -116,9 +131,12 @@ def _to(embeddings: Tensor | None, device: torch.device) -> Tensor | None:
 
 
 @lru_cache(maxsize=4)
-def lively_model(config: V4Config, dtype: torch.dtype, seed: int) -> V4Model:
-    """A model whose weights let every defect move something; the same one again for the same arguments."""
-    model = V4Model(config, dtype=dtype, seed=seed)
+def lively_model(config: V4Config, dtype: torch.dtype, seed: int, device: str = "cpu") -> V4Model:
+    """A model whose weights let every defect move something; the same one again for the same arguments.
+
+    Its values do not depend on the device.
+    """
+    model = V4Model(config, dtype=dtype, device=device, seed=seed)
     with torch.no_grad():
         source = torch.Generator().manual_seed(seed)
         for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""The packed model on several ranks behind the one-rank protocol: in this process, or on processes over gloo.
+"""The packed model on several ranks behind the one-rank protocol: in this process, or on processes over gloo or NCCL.
 
 Every property written for one rank then runs on ranks: outputs of all ranks are joined to whole tensors, and their
 graph is one autograd node that asks every rank for its own backward.
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from harness.subjects.protocol import Depth, Observation
-from harness.subjects.rank_pool import RankPool, pool_of
+from harness.subjects.rank_pool import DEVICES, RankPool, pool_of
 from harness.subjects.record import Record, joined_ranks
 from harness.subjects.recording import Recording, recording
 from harness.subjects.v4model_one_rank import V4OneRank, lively_model, observation
@@ -47,8 +47,8 @@ class RankGraph:
 
 
 def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member) -> tuple[RankRun, RankGraph]:
-    """One rank's forward pass; embeddings [n, D] of its tokens, or None."""
-    leaf = None if embeddings is None else embeddings.detach().requires_grad_()
+    """One rank's forward pass; embeddings [n, D] of its tokens, or None. What it gives for others is on the host."""
+    leaf = None if embeddings is None else embeddings.detach().to(model.device).requires_grad_()
     out = model(pack, logits=True, embeddings=leaf, ranks=member.ranks)
     real = out.plan.layout.real[out.plan.start : out.plan.end]
     seen = observation(out, real=real)
@@ -56,8 +56,8 @@ def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: 
     scalars = {f"sum {name}": value for name, value in seen.sums.items()}
     scalars |= {f"loss {name}": value for name, value in seen.losses.items()}
     run = RankRun(
-        [tensor.detach() for tensor in per_token],
-        {name: value.detach() for name, value in scalars.items()},
+        [tensor.detach().cpu() for tensor in per_token],
+        {name: value.detach().cpu() for name, value in scalars.items()},
         dict(seen.counts),
     )
     differentiable = [tensor for tensor in per_token if tensor.is_floating_point()]
@@ -66,29 +66,29 @@ def forward_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: 
 
 
 def record_rank(model: V4Model, pack: Pack, embeddings: Tensor | None, member: Member, found: Recording) -> Record:
-    """What one rank's parts read and put out, inside `recording`."""
+    """What one rank's parts read and put out, inside `recording`, on the host."""
+    given = None if embeddings is None else embeddings.to(model.device)
     with torch.no_grad():
-        model(pack, embeddings=embeddings, ranks=member.ranks)
-    return found.own
+        model(pack, embeddings=given, ranks=member.ranks)
+    return {name: table.cpu() for name, table in found.own.items()}
 
 
 def backward_rank(graph: RankGraph, grads: list[Tensor | None]) -> list[Tensor | None]:
-    """Gradients of the inputs for those of the outputs (None: not asked); collective, like the forward pass."""
+    """Gradients of the inputs for those of the outputs (None: not asked), on the host; collective, like the forward."""
     pairs = [
-        (out, grad)
+        (out, grad.to(out.device))
         for out, grad in zip(graph.outputs, grads, strict=True)
         # A loss that no parameter enters (no indexer: no KL) has no graph, the same on every rank.
         if grad is not None and out.requires_grad
     ]
-    return list(
-        torch.autograd.grad(
-            [out for out, _ in pairs],
-            graph.inputs,
-            grad_outputs=[grad for _, grad in pairs],
-            retain_graph=True,
-            allow_unused=True,
-        )
+    found = torch.autograd.grad(
+        [out for out, _ in pairs],
+        graph.inputs,
+        grad_outputs=[grad for _, grad in pairs],
+        retain_graph=True,
+        allow_unused=True,
     )
+    return [None if grad is None else grad.cpu() for grad in found]
 
 
 class World(Protocol):
@@ -130,15 +130,24 @@ class InProcess:
 
 
 class Processes:
-    """Ranks on this process's warm pool of gloo processes; they build the model themselves, from its key."""
+    """Ranks on this process's warm pool of that backend; they build the model themselves, from its key."""
 
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: int, *, backend: str = "gloo") -> None:
+        self.ranks, self.backend = ranks, backend
+
+    @property
+    def pool(self) -> RankPool:
+        """The one that lives now."""
+        return pool_of(self.ranks, backend=self.backend)
+
+    def key(self, subject: V4OneRank) -> Key:
+        """What a rank builds the subject's model from."""
+        return subject.config, subject.model.dtype, subject.seed, DEVICES[self.backend]
 
     def forward(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> tuple[list[RankRun], Any]:
-        handle = _RemoteGraph(pool_of(self.ranks))
+        handle = _RemoteGraph(self.pool)
         alive = sorted(graph.number for graph in _RemoteGraph.alive)
-        arguments = [(self.ranks, _key(subject), pack, part, handle.number, alive) for part in embeddings]
+        arguments = [(self.ranks, self.key(subject), pack, part, handle.number, alive) for part in embeddings]
         return handle.pool.call(_forward_there, arguments), handle
 
     def backward(self, handle: Any, grads: Sequence[list[Tensor | None]]) -> list[list[Tensor | None]]:
@@ -146,16 +155,12 @@ class Processes:
         return result
 
     def record(self, subject: V4OneRank, pack: Pack, embeddings: Sequence[Tensor | None]) -> list[Record]:
-        arguments = [(self.ranks, _key(subject), pack, part) for part in embeddings]
-        return pool_of(self.ranks).call(_record_there, arguments)
+        arguments = [(self.ranks, self.key(subject), pack, part) for part in embeddings]
+        return self.pool.call(_record_there, arguments)
 
 
-_Key: TypeAlias = tuple[V4Config, torch.dtype, int]
-"""What `lively_model` builds the same model from in any process."""
-
-
-def _key(subject: V4OneRank) -> _Key:
-    return subject.config, subject.model.dtype, subject.seed
+Key: TypeAlias = tuple[V4Config, torch.dtype, int, str]
+"""What `lively_model` builds the same model from in any process: configuration, dtype, seed, device."""
 
 
 class _RemoteGraph:
@@ -176,7 +181,7 @@ _members_here: dict[int, Member] = {}
 
 def _forward_there(
     ranks: int,
-    key: _Key,
+    key: Key,
     pack: Pack,
     embeddings: Tensor | None,
     number: int,
@@ -189,7 +194,7 @@ def _forward_there(
     return run
 
 
-def _record_there(ranks: int, key: _Key, pack: Pack, embeddings: Tensor | None) -> Record:
+def _record_there(ranks: int, key: Key, pack: Pack, embeddings: Tensor | None) -> Record:
     """On a rank of a pool."""
     model = lively_model(*key)
     with recording(model) as found:

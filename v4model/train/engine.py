@@ -109,6 +109,22 @@ class Engine(ABC):
             dist.all_reduce(peak, op=dist.ReduceOp.MAX)
         return int(peak)
 
+    @property
+    def sent_bytes(self) -> tuple[int, int]:
+        """What this rank has sent to others so far, over its context and its expert group."""
+        ranks = self.member.ranks
+        return ranks.cp.sent_bytes.total(), ranks.ep.sent_bytes.total()
+
+    def all_sent_since(self, before: tuple[int, int]) -> tuple[int, int]:
+        """What all ranks together have sent since each had sent `before`; collective."""
+        sent = torch.tensor(
+            [now - then for now, then in zip(self.sent_bytes, before, strict=True)], device=self.model.device
+        )
+        if self.mesh.world > 1:
+            dist.all_reduce(sent)
+        cp, ep = sent.tolist()
+        return cp, ep
+
     @abstractmethod
     def _adopt_weights(self) -> None:
         """Makes the model's weights those that the optimizer goes on from."""

@@ -104,7 +104,7 @@ def train(
 
 
 def _one_step(engine: Engine, packs: StepPacks, step: int, *, log: RecordLog | None) -> StepRecord:
-    began = time.perf_counter()
+    began, sent = time.perf_counter(), engine.sent_bytes
     losses = engine.gradients(packs)
     record = StepRecord(
         step=step,
@@ -124,6 +124,8 @@ def _one_step(engine: Engine, packs: StepPacks, step: int, *, log: RecordLog | N
     if record.is_finite:
         engine.update(step, losses)
     record = _timed(record, began, engine)
+    cp_bytes, ep_bytes = engine.all_sent_since(sent)
+    record = replace(record, cp_bytes=cp_bytes, ep_bytes=ep_bytes)
     if log is not None:
         log.append(record)
     return record

@@ -20,7 +20,8 @@ class StepRecord:
 
     loss is what is differentiated; main, mtp (by depth), balance and kl are its terms. grad_norm: before clipping.
     real_tokens and supervised_tokens: over all replicas. seconds: of the whole step. peak_bytes: of the device so far,
-    of rank 0, None on a CPU. without_hca: packs of the step without a complete HCA window.
+    of the fullest rank, None on a CPU. without_hca: packs of the step without a complete HCA window. cp_bytes and
+    ep_bytes: sent over context and over expert groups, by all ranks; 0 in records that do not say it.
     """
 
     step: int
@@ -37,6 +38,8 @@ class StepRecord:
     without_hca: int
     seconds: float
     peak_bytes: int | None = None
+    cp_bytes: int = 0
+    ep_bytes: int = 0
 
     @property
     def is_finite(self) -> bool:

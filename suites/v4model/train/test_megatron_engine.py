@@ -10,6 +10,7 @@ import hashlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from suites.v4model.parallel.cuda_names import cuda_means_cpu
 from v4model import ConfigError, Pack, PackLayout, V4Model, hf, presets
 from v4model.pack.counts import counts_of
 from v4model.parallel.groups import Mesh
+from v4model.parallel.volume import context_bytes
 from v4model.train.engine import Engine, StepLosses
 from v4model.train.engines import engine_of
 from v4model.train.feed import StepPacks
@@ -90,6 +92,15 @@ def _megatron_on_cpu() -> Iterator[None]:
 def _run(mesh: Mesh, dtype: str = "float32") -> list[StepLosses]:
     with _megatron_on_cpu():
         return _train(engine_of(_settings(mesh, dtype=dtype)))
+
+
+def _sent_bytes(mesh: Mesh, kind: str) -> tuple[int, int]:
+    """Of all ranks, in a step on either engine."""
+    with _megatron_on_cpu():
+        engine = engine_of(replace(_settings(mesh, engine=kind), recompute=True))
+        before = engine.sent_bytes
+        _train(engine, end=1)
+        return engine.all_sent_since(before)
 
 
 def _save_after_two(mesh: Mesh, folder: Path, dtype: str = "float32") -> tuple[list[StepLosses], dict[str, str]]:
@@ -194,6 +205,16 @@ def test_a_mesh_gives_the_losses_and_norms_of_torch_on_one_rank(
 def test_a_saved_run_goes_on_to_the_bit(pools: dict[int, RankPool], tmp_path: Path, name: str, dtype: str) -> None:
     expected = _ask(pools, MESHES[name], _save_after_two, tmp_path / "state", dtype)
     _assert_same(_ask(pools, MESHES[name], _go_on, tmp_path / "state", dtype), expected)
+
+
+@pytest.mark.parametrize("kind", ["torch", "megatron"])
+def test_both_engines_send_what_the_formula_says(pools: dict[int, RankPool], kind: str) -> None:
+    mesh = Mesh(cp=2, ep=2)
+    (cp_bytes, ep_bytes), again = _ask(pools, mesh, _sent_bytes, kind)
+    layouts = [pack.layout for pack in _packs(0, replica=0, replicas=1).own]
+    assert cp_bytes == context_bytes(CONFIG, layouts, ranks=2, stages=1, dtype=torch.float32, recompute=True)
+    assert ep_bytes > 0
+    assert again == (cp_bytes, ep_bytes)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import warnings
 from dataclasses import replace
 from types import ModuleType
@@ -12,6 +13,7 @@ import torch
 
 from suites.v4model.support import random_pack
 from v4model import V4Model, presets
+from v4model.ops.fast import kernels
 from v4model.pack import PackLayout
 
 pytestmark = pytest.mark.usefixtures("poisoned")
@@ -21,8 +23,8 @@ NAMES = ("attend", "attend_keys", "experts", "index_scores", "pick", "pool", "ro
 
 def variants(modules: list[ModuleType]) -> int:
     """Compiled forms of all kernels on the first device."""
-    kernels = [kernel for module in modules for kernel in vars(module).values() if hasattr(kernel, "device_caches")]
-    return sum(len(kernel.device_caches[0][0]) for kernel in kernels)
+    found = [kernel for module in modules for kernel in vars(module).values() if hasattr(kernel, "device_caches")]
+    return sum(len(kernel.device_caches[0][0]) for kernel in found)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="the interpreter compiles nothing")
@@ -34,7 +36,7 @@ def test_layouts_compile_nothing() -> None:
     for lengths in ([700, 33], [1], [5, 1, 260, 44], [611], [127, 128, 129], [3, 700]):
         model(random_pack(PackLayout.from_lengths(lengths, total=sum(lengths) + 7))).loss.backward()
         counts.append(variants(modules))
-    assert counts[0] > 20
+    assert counts[0] > 8
     # Rows of scores are as long as a power of two, of 128 or more.
     assert counts[-1] - counts[0] <= 3
 

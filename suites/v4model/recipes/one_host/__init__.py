@@ -1,0 +1,1 @@
+"""Tests of what is measured on one host."""
