@@ -78,7 +78,7 @@ class OnDevice:
         """A subject with the weights that `v4model` has for the same arguments."""
         model = V4Model(config, dtype=dtype, device=self.device)
         model.load_state_dict(lively_model(config, dtype, seed).state_dict())
-        return V4OnDevice(model, seed, self.name, self.unsupported)
+        return V4OnDevice(model, seed, self.name, unsupported=self.unsupported)
 
     def check_machine(self) -> None:
         """Raises UsageError where there is no such device."""

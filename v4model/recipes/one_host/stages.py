@@ -11,7 +11,8 @@ from typing import Any
 from v4model.config import V4Config
 from v4model.errors import ConfigError
 from v4model.parallel.groups import Mesh
-from v4model.train.memory import Work, host_of, peak_of
+from v4model.train.memory import host_of, peak_of
+from v4model.train.work import Work
 
 RECIPE = Path(__file__).parent.parent / "run_128k_thd_packed.sh"
 LARGEST_WINDOW = 131072

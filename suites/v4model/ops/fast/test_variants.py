@@ -18,7 +18,7 @@ from v4model.pack import PackLayout
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
-NAMES = ("attend", "attend_keys", "experts", "index_scores", "pick", "pool", "rowwise", "streams")
+NAMES = [module.name for module in pkgutil.iter_modules(kernels.__path__)]
 
 
 def variants(modules: list[ModuleType]) -> int:
