@@ -47,7 +47,7 @@ def block_of(config: V4Config, *, layer: int, share: Share, work: Work) -> Parts
     # Of the last expansion: gradients of the streams and of the output, by blocks of tokens before they are joined.
     expansion = kept.moe + inside + streams_of(config, work) + output
     # The gradient of the streams has taken the place of the one that came in.
-    experts = kept.moe + kept.rows + output + _experts(config, share=share, work=work)
+    experts = kept.moe + output + _experts(config, kept=kept.rows, share=share, work=work)
     attention = kept.queries + output + _attention(config, layer=layer, work=work)
     base = kept.attention + kept.copies + (kept.queries if all_tokens else 0.0)
     last = attention - (kept.queries if all_tokens else 0.0)
@@ -106,15 +106,16 @@ def _table(config: V4Config, *, layer: int, work: Work) -> int:
     return work.tokens + (max(work.tokens, work.longest) // ratio if ratio else 0)
 
 
-def _experts(config: V4Config, *, share: Share, work: Work) -> float:
-    """Backward on b tokens: gradients of their rows; and those of a stack of experts, added to what is there."""
+def _experts(config: V4Config, *, kept: float, share: Share, work: Work) -> float:
+    """Backward on b tokens: rows kept, gradients of theirs; and those of a stack of experts, added to what is there."""
     if share.expert_ranks > 1 or config.experts_have_fixed_shape:
+        # No fast twin computes these.
         return experts_of(config, share=share, work=work)
     b, s = work.block_tokens, work.itemsize
     hidden, width = config.hidden_size, config.moe_intermediate_size
     rows = b * config.num_experts_per_tok * (hidden + 3 * width) * s
     stack = len(share.experts(config.n_routed_experts)) * 3 * width * hidden * s
-    return float(rows + stack * (work.tokens > b))
+    return float(kept + rows + stack * (work.tokens > b))
 
 
 def _pools(config: V4Config, *, layer: int, work: Work) -> float:

@@ -103,6 +103,19 @@ def _sent_bytes(mesh: Mesh, kind: str) -> tuple[int, int]:
         return engine.all_sent_since(before)
 
 
+def _unreached(mesh: Mesh, recompute: bool) -> list[str]:  # noqa: FBT001 - sent to another process by position
+    """Parameters that no gradient came to; the indexer learns nothing."""
+    settings = replace(_settings(mesh), config=replace(CONFIG, index_kl_coef=0.0), recompute=recompute)
+    with _megatron_on_cpu():
+        engine = engine_of(settings)
+        missing = set()
+        for name, parameter in engine.model.named_parameters():
+            missing.add(name)
+            parameter.register_post_accumulate_grad_hook(lambda _, name=name: missing.discard(name))
+        engine.gradients(_packs(0, replica=engine.replica, replicas=mesh.dp))
+        return sorted(missing)
+
+
 def _save_after_two(mesh: Mesh, folder: Path, dtype: str = "float32") -> tuple[list[StepLosses], dict[str, str]]:
     """The steps after it was saved, and this rank's weights at the end."""
     with _megatron_on_cpu():
@@ -195,6 +208,15 @@ def test_a_mesh_gives_the_losses_and_norms_of_torch_on_one_rank(
     found = _losses_on(pools, MESHES[name])
     _assert_close(found, on_torch, bound=ROUNDING)
     assert found[-1].main < found[0].main
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("name", ["one rank", "pp 2, cp 2, ep 2"])
+def test_data_parallelism_gets_every_gradient_where_the_indexer_learns_nothing(
+    pools: dict[int, RankPool], name: str, *, recompute: bool
+) -> None:
+    # Megatron reduces a bucket when all its gradients are there, if it overlaps that with the backward pass.
+    assert _ask(pools, MESHES[name], _unreached, recompute) == [[]] * MESHES[name].world
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,12 @@ def test_what_one_card_held(place: tuple[int, int], measured: float) -> None:
 
 
 FAST: Mapping[tuple[int, str], float] = {
-    (4096, "none"): 18.8,
-    (8192, "none"): 26.4,
-    (16384, "none"): 41.6,
-    (32768, "blocks"): 37.5,
-    (65536, "blocks"): 63.3,
-    (131072, "blocks"): 115.8,
+    (4096, "none"): 17.9,
+    (8192, "none"): 25.3,
+    (16384, "none"): 40.2,
+    (32768, "blocks"): 36.2,
+    (65536, "blocks"): 60.7,
+    (131072, "blocks"): 110.6,
     (131072, "within"): 54.2,
 }
 """GiB by tokens of one sample and recomputation: forward and backward alone, one H200, 2026-11-30 (LOG.md)."""

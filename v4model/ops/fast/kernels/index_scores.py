@@ -7,17 +7,13 @@ import triton.language as tl
 
 
 @triton.jit
-def _of_token(q_ptr, gate_ptr, t, num_heads, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr):
-    """q [BLOCK_H, BLOCK_D], gate [BLOCK_H] of a token, where they stand, and which of them are there."""
+def _of_token(t, num_heads, WIDTH: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Where q [BLOCK_H, BLOCK_D] and gate [BLOCK_H] of a token stand, each with its mask."""
     head = tl.arange(0, BLOCK_H)
     channel = tl.arange(0, BLOCK_D)
     there = head < num_heads
     of_head = t * num_heads + head
-    at = of_head[:, None] * WIDTH + channel[None, :]
-    fits = there[:, None] & (channel < WIDTH)[None, :]
-    q = tl.load(q_ptr + at, mask=fits, other=0.0)
-    gate = tl.load(gate_ptr + of_head, mask=there, other=0.0).to(tl.float32)
-    return q, gate, at, fits, of_head, there
+    return of_head[:, None] * WIDTH + channel[None, :], there[:, None] & (channel < WIDTH)[None, :], of_head, there
 
 
 @triton.jit
@@ -29,14 +25,19 @@ def _count(rows_ptr, columns, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
-def _dots(q, keys_ptr, row, num_rows, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Keys [BLOCK_N, BLOCK_D] and their products with q [BLOCK_H, BLOCK_N]: NaN (loud) for a row outside the keys."""
+def _keys(keys_ptr, row, num_rows, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr):
+    """[BLOCK_N, BLOCK_D], 0 where there is no row; nothing outside the keys is read."""
     channel = tl.arange(0, BLOCK_D)
     inside = (row >= 0) & (row < num_rows)
     at = row.to(tl.int64)[:, None] * WIDTH + channel[None, :]
-    keys = tl.load(keys_ptr + at, mask=inside[:, None] & (channel < WIDTH)[None, :], other=0.0)
+    return tl.load(keys_ptr + at, mask=inside[:, None] & (channel < WIDTH)[None, :], other=0.0)
+
+
+@triton.jit
+def _dots(q, keys, row, num_rows):
+    """q . key [BLOCK_H, BLOCK_N]: NaN (loud) for a row outside the keys."""
     dots = tl.dot(q, tl.trans(keys), input_precision="ieee")
-    return keys, dots + tl.where(row >= num_rows, float("nan"), 0.0)[None, :]
+    return dots + tl.where(row >= num_rows, float("nan"), 0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["num_rows", "columns"])
@@ -49,12 +50,14 @@ def forward(
     t = tl.program_id(0).to(tl.int64)
     rows_ptr += t * columns
     out_ptr += t * columns
-    q, gate, _, _, _, _ = _of_token(q_ptr, gate_ptr, t, num_heads, WIDTH, BLOCK_H, BLOCK_D)
+    at, fits, of_head, there = _of_token(t, num_heads, WIDTH, BLOCK_H, BLOCK_D)
+    q = tl.load(q_ptr + at, mask=fits, other=0.0)
+    gate = tl.load(gate_ptr + of_head, mask=there, other=0.0).to(tl.float32)
     count = _count(rows_ptr, columns, BLOCK_K)
     for first in tl.range(0, count, BLOCK_N, num_stages=STAGES):
         column = first + tl.arange(0, BLOCK_N)
         row = tl.load(rows_ptr + column, mask=column < count, other=-1)
-        _keys, dots = _dots(q, keys_ptr, row, num_rows, WIDTH, BLOCK_D)
+        dots = _dots(q, _keys(keys_ptr, row, num_rows, WIDTH, BLOCK_D), row, num_rows)
         # Not the larger one of 0: that would lose a NaN.
         score = tl.sum(gate[:, None] * tl.where(dots <= 0.0, 0.0, dots), 0)
         tl.store(out_ptr + column, tl.where(row >= 0, score, float("-inf")), mask=column < count)
@@ -77,7 +80,9 @@ def backward(
     own = tl.program_id(0).to(tl.int64)
     t = own + first_token
     rows_ptr += t * columns
-    q, gate, at, fits, of_head, there = _of_token(q_ptr, gate_ptr, t, num_heads, WIDTH, BLOCK_H, BLOCK_D)
+    at, fits, of_head, there = _of_token(t, num_heads, WIDTH, BLOCK_H, BLOCK_D)
+    q = tl.load(q_ptr + at, mask=fits, other=0.0)
+    gate = tl.load(gate_ptr + of_head, mask=there, other=0.0).to(tl.float32)
     dq = tl.zeros([BLOCK_H, BLOCK_D], tl.float32)
     dgate = tl.zeros([BLOCK_H], tl.float32)
     channel = tl.arange(0, BLOCK_D)
@@ -85,7 +90,8 @@ def backward(
         column = first + tl.arange(0, BLOCK_N)
         row = tl.load(rows_ptr + column, mask=column < columns, other=-1)
         dout = tl.load(dout_ptr + t * columns + column, mask=row >= 0, other=0.0).to(tl.float32)
-        keys, dots = _dots(q, keys_ptr, row, num_rows, WIDTH, BLOCK_D)
+        keys = _keys(keys_ptr, row, num_rows, WIDTH, BLOCK_D)
+        dots = _dots(q, keys, row, num_rows)
         closed = dots <= 0.0
         dgate += tl.sum(tl.where(closed, 0.0, dots) * dout[None, :], 1)
         slope = tl.where(closed, 0.0, gate[:, None] * dout[None, :]).to(keys.dtype)

@@ -44,7 +44,7 @@ def forward(
     """out [W, WIDTH]: softmax over each window's slots of (gate + bias), weighted sum of kv."""
     window = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    weight, value, _, _, _ = _slots(
+    weight, value, _at, _read, _counted = _slots(
         kv_ptr, gate_ptr, bias_ptr, first_ptr, index_ptr, window, num_tokens, channel, WIDTH, RATIO, SLOTS, BLOCK_S
     )
     out = tl.sum(weight * value, 0)
