@@ -39,6 +39,10 @@ ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-9}
 TWIN = 2.0
 TWINS_APART = 2 * TWIN
 
+# The plain error is measured in one layout. In another one values round alike, but a gradient was seen past the bound
+# that followed from it by 1.2 times, in a sample of one token; twice as much is allowed.
+LAYOUTS_APART = 2.0
+
 # Gradients of scalars that are sums of cancelling terms (the mHC scales have one element) were seen 1e-11 of their own
 # maximum apart on healthy code, and may be far smaller than the model's other gradients. A tensor's error is therefore
 # never measured against less than this share of the largest gradient of the whole model.

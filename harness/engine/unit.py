@@ -66,8 +66,10 @@ def cases_of(work: Work, unit: Unit, properties: Collection[Property]) -> st.Sea
     size = work.profile.size
     unsupported = unsupported_by(find_subject(work.subject))
     allowed = [decided_in(prop, unsupported) for prop in properties]
+    # What the subject has no dtype for is left open in any.
+    decidable = [those for those in allowed if not unsupported.keys() >= set(those)]
     # Where the rows have none in common the verdict says so, case by case.
-    dtypes = [dtype for dtype in DTYPES if all(dtype in those for those in allowed)] or DTYPES[:1]
+    dtypes = [dtype for dtype in DTYPES if decidable and all(dtype in those for those in decidable)] or DTYPES[:1]
     natural = work.corpus.natural_lengths(at_most=size.max_tokens)
     ranks = unit.most_ranks
     if ranks is None:

@@ -1,6 +1,6 @@
 """Bounds that are computed: what plain operations of a subject's dtype leave against float64, on each case.
 
-Only for subjects that are `Measurable`, in a dtype that is not float64. Three things would spoil it, and each is met:
+Only for subjects that are `Measurable`, in a dtype that is not float64. Four things would spoil it, and each is met:
 
 - A choice (of experts, of pooled rows) among values that rounding cannot tell apart falls either way, and moves what
   follows by far more than rounding. So all runs of a case are told to choose what one of them chose, and what that
@@ -8,6 +8,7 @@ Only for subjects that are `Measurable`, in a dtype that is not float64. Three t
 - The error of one number may be small by luck. So there is one bound for all values and sums of a case, and no gradient
   is taken to round by less than nine in ten of them do; experts' round by far more, where a limit clamps, and have
   bounds of their own.
+- The error of a gradient in one layout says a little less of another, so that twice as much is allowed there.
 - A gradient jumps where a limit clamps, and an activation next to one is on its other side in another order of sums.
   That is no defect, and does not come back when all parameters are moved by a few roundings (`persisting`); a defect
   does.
@@ -32,7 +33,7 @@ from harness.properties.runs import run_with_gradients
 from harness.properties.tally import VALUES, Tally, compare_runs
 from harness.subjects.protocol import Unsupported
 from harness.subjects.record import NONE, depth_of, laid_on, leaf_of
-from harness.tolerance import EXACT, ROUNDING, TWINS_APART, largest_magnitude, relative_error
+from harness.tolerance import EXACT, LAYOUTS_APART, ROUNDING, TWINS_APART, largest_magnitude, relative_error
 from harness.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Alike:
         if self._measurable is None:
             return Tally(name, bound=bounds_of(self._subject, self._case).reordered, layout=layout)
         found = self._rounding
-        of_gradients = {name: apart * error for name, error in found.gradients.items()}
+        of_gradients = {name: LAYOUTS_APART * apart * error for name, error in found.gradients.items()}
         return Tally(name, bound=apart * found.values, of_gradients=of_gradients, layout=layout)
 
     @property

@@ -12,6 +12,10 @@ from harness.case import Case
 from harness.catalogue import find_property
 from harness.engine import decide
 from harness.engine.decide import decided_in
+from harness.engine.draw import Draw
+from harness.engine.profiles import find_profile
+from harness.engine.row import Row, Unit
+from harness.engine.unit import Work, cases_of
 from harness.properties.bounds import bounds_of, unless_rounding_decides
 from harness.subjects.adapter import Outputs
 from harness.subjects.protocol import SubjectFactory
@@ -171,3 +175,15 @@ def test_a_row_that_rounding_decides_proves_nothing(token: int, declared: Mappin
     assert verdict.outcome is outcome
     if outcome is Outcome.UNDECIDED:
         assert "rounding decides what sample 1, position 2 (token 7) gives" in verdict.reason
+
+
+def test_properties_asked_together_take_a_dtype_that_those_have_that_can_be_decided() -> None:
+    names = ("packed_equals_alone", SAMPLE, "gradients_are_derivatives")
+    unit = Unit("all", tuple(Row(name) for name in names))
+    work = Work(
+        subject=f"{toy.__name__}:Single", profile=find_profile("quick"), corpus=fakes.corpus(), seed=1, fault=None
+    )
+    drawn: list[Case] = []
+    cases = cases_of(work, unit, tuple(find_property(name) for name in names))
+    assert Draw(unit, cases, layouts=5, seed=1).run(drawn.append) is None
+    assert {case.dtype for case in drawn} == {"float32"}
