@@ -76,6 +76,8 @@ class OnDevice:
 
     def __call__(self, config: V4Config, dtype: torch.dtype, seed: int) -> V4OnDevice:
         """A subject with the weights that `v4model` has for the same arguments."""
+        # A thread of a backward pass gets its context when it first needs one, and torch says so.
+        warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
         model = V4Model(config, dtype=dtype, device=self.device)
         model.load_state_dict(lively_model(config, dtype, seed).state_dict())
         return V4OnDevice(model, seed, self.name, unsupported=self.unsupported)
