@@ -151,6 +151,31 @@ def test_shrinking_spends_no_more_cases_than_it_may(limit: int) -> None:
     assert (unit.error, unit.bound) == (3.0, 2.0)
 
 
+def test_nothing_is_drawn_once_the_cases_are_spent() -> None:
+    drawn: list[Case] = []
+
+    def noted(case: Case) -> Case:
+        drawn.append(case)
+        return case
+
+    def check(case: Case) -> Verdict:
+        return _seen() if sum(case.lengths) >= 40 else Verdict.holds(error=1.0, bound=2.0)
+
+    unit = searched(check, strategy=cases("all").map(noted), profile=replace(SMALL, shrink_cases=3), layouts=10)
+    (finding,) = unit.findings
+    assert finding.shrink_cases == 3
+    # Those of the search, the same again up to the first violation, and one that would be one too many.
+    assert len(drawn) <= 2 * 10 + 3 + 1
+
+
+def test_few_cases_are_spent_on_what_a_reader_counts() -> None:
+    def check(case: Case) -> Verdict:
+        return _seen() if max(case.lengths) >= 5 else Verdict.holds(error=1.0, bound=2.0)
+
+    (finding,) = searched(check, profile=replace(SMALL, shrink_cases=14), layouts=10).findings
+    assert len(finding.case["lengths"]) == 1
+
+
 def _seen(*, depth: int = 0, branch: str = "pool") -> Verdict:
     return Verdict.violated(Witness(property="p", depth=depth, branch=branch, what="moved", magnitude=1.0, bound=0.0))
 
