@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from harness.nightly.night import Facts, Night, PropertyRun
 from harness.report import UnitResult
 from harness.verdict import Outcome as Verdict
 from suites.harness.nightly.made import KEY, NIGHTS, REGRESSES, Test, write_night, write_nights, write_results
+from suites.harness.startup import assert_at_once, children_s
 from suites.repo import tree
 
 
@@ -33,14 +32,6 @@ def _report(*arguments: str) -> int:
     return cli.run_cli(["report", *arguments])
 
 
-def _children_s(run: Callable[[], None]) -> float:
-    """Processor time: the clock on the wall also counts what else the machine is doing."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'hypothesis', 'numpy', 'jinja2', 'matplotlib', 'sqlite3', 'pytest'}"
     code = "import sys; from harness.cli import run_cli; run_cli(['report', '--help']); "
@@ -51,7 +42,7 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
         assert done.returncode == 0, done.stderr
         assert "Exit codes: 0 written, whatever it says" in " ".join(done.stdout.split())
 
-    assert _children_s(run) < 0.5
+    assert_at_once(run)
 
 
 def test_the_report_imports_no_torch(tmp_path: Path) -> None:
@@ -181,7 +172,7 @@ def test_a_year_of_5000_tests_is_a_page_in_ten_seconds(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
-    seconds = _children_s(run)
+    seconds = children_s(run)
     page, history = (night / "page.html").stat().st_size, (tmp_path / "h.sqlite").stat().st_size
     summary = (night / "page.md").stat().st_size
     print(f"{seconds:.1f} s, page {page / 1e6:.2f} MB, Markdown {summary / 1e3:.0f} kB, history {history / 1e6:.1f} MB")

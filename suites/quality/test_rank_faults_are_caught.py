@@ -24,6 +24,7 @@ from harness.strategies import PackSize
 from harness.strategies.cuts import ranked_cases
 from harness.subjects.protocol import Subject
 from harness.subjects.v4model_meshes import Mesh, StepRun, step_on_mesh, step_on_one_rank
+from harness.tolerance import REORDERED_F64, relative_error
 from harness.verdict import Outcome
 from suites.quality.drawn import FACTORY, corpus, drawn, on_healthy, values_of
 from v4model.exchange import Exchange, RankError
@@ -146,6 +147,7 @@ def test_a_look_back_of_6_rows_is_short_where_a_window_ends_on_a_cut_and_7_never
     changed = []
     for rows in (8, 7, 6):
         with look_back(subject, rows=rows):
-            changed.append(not torch.equal(_values(subject, case), healthy))
+            # Not to the bit: products of another number of rows may round in another way, by machine.
+            changed.append(relative_error(_values(subject, case), healthy, floor=0.0) > REORDERED_F64)
     # The first token behind the cut is then the last of its window.
     assert changed == [False, False, cut % 4 == 3]
