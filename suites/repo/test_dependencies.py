@@ -66,11 +66,13 @@ def test_code_imports_only_declared_packages() -> None:
             # Comes with torch's CUDA wheels; nothing outside may need it, and no test runs without saying so.
             assert all(name.startswith("v4model/ops/fast/") for name in files), (distribution, sorted(files))
         elif distribution not in _runtime():
-            # A reference implementation is an extra; only the subject that wraps it may import it. So is a reader of
-            # another library's format, in the one file that reads it, and pytest, in the plugin that it loads.
+            # A reference implementation is an extra; only the subject that wraps it may import it, and the file that
+            # times it. So is a reader of another library's format, in the one file that reads it, and pytest, in the
+            # plugin that it loads.
             assert distribution in _extra("test"), f"{distribution} is not declared; imported by {sorted(files)}"
             alone = {"v4model/data/folder.py"} if distribution in _extra("hf") else set()
             alone |= {"harness/pytest_results.py", "harness/pytest_kept.py"} if distribution == "pytest" else set()
+            alone |= {"v4model/bench/reference.py"} if distribution == "transformers" else set()
             subjects = {name for name in files if name.startswith("harness/subjects/")}
             assert files <= alone | subjects, (distribution, sorted(files))
 
