@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from harness.subjects.rank_pool import RankPool
 from suites.v4model.parallel.cuda_names import cuda_means_cpu
@@ -88,19 +86,7 @@ def _megatron_on_cpu() -> Iterator[None]:
         try:
             yield
         finally:
-            groups = {id(group): group for group in _process_groups(parallel_state)}
             parallel_state.destroy_model_parallel()
-            # Which forgets them; their threads would stay with the rank, and it serves every mesh.
-            for group in groups.values():
-                dist.destroy_process_group(group)
-
-
-def _process_groups(parallel_state: ModuleType) -> Iterator[dist.ProcessGroup]:
-    """Those of the ranks of this process that megatron-core keeps, but for the one of all."""
-    for value in vars(parallel_state).values():
-        for group in value if isinstance(value, list) else [value]:
-            if isinstance(group, dist.ProcessGroup) and group is not dist.group.WORLD:
-                yield group
 
 
 def _run(mesh: Mesh, dtype: str = "float32") -> list[StepLosses]:
