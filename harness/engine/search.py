@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -168,13 +169,12 @@ def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw
         if violates(row.at(case)):
             raise Violation(row.at(case))
 
-    try:
+    with suppress(_Enough):
         # A reader's steps go far on few cases, Hypothesis's further on many.
-        simple = reduced(smallest, violates)
+        reduced(smallest, violates)
         minimal = draw.run(probe, shrinks=True)
-        smallest = min(reduced(minimal, violates) if isinstance(minimal, Case) else simple, smallest, key=weight)
-    except _Enough:
-        pass
+        if isinstance(minimal, Case):
+            smallest = min(reduced(minimal, violates), smallest, key=weight)
     return smallest, spent
 
 
