@@ -32,7 +32,7 @@ from harness.properties.measure import generator, tokens_of
 from harness.properties.runs import run_with_gradients
 from harness.properties.tally import VALUES, Tally, compare_runs
 from harness.subjects.protocol import Unsupported
-from harness.subjects.record import NONE, depth_of, laid_on, leaf_of
+from harness.subjects.record import NONE, choices_in, depth_of, laid_on
 from harness.tolerance import EXACT, LAYOUTS_APART, ROUNDING, TWINS_APART, largest_magnitude, relative_error
 from harness.verdict import Outcome
 
@@ -137,7 +137,7 @@ class Alike:
     def _choices(self) -> Record:
         assert self._measurable is not None
         record = self._given or self._measurable.layer_outputs(self._pack, embeddings=self._embeddings)
-        return {name: table for name, table in record.items() if leaf_of(name) in ("picks", "experts")}
+        return choices_in(record)
 
     @cached_property
     def _rounding(self) -> Rounding:

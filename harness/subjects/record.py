@@ -122,3 +122,8 @@ def _renumbered(reads: Tensor, tokens: Tensor) -> Tensor:
 def widened(reads: Tensor, width: int) -> Tensor:
     """[T, n] filled up with NONE to `width` columns."""
     return torch.cat([reads, reads.new_full((len(reads), width - reads.shape[1]), NONE)], dim=1)
+
+
+def choices_in(record: Record) -> Record:
+    """The tables of a record that say what was chosen: pooled rows and experts."""
+    return {name: table for name, table in record.items() if leaf_of(name) in ("picks", "experts")}

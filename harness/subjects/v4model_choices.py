@@ -27,11 +27,6 @@ from v4model.ops.pick import index_scores
 PICKS, EXPERTS = ".picks", ".experts"
 
 
-def choices_in(record: Record) -> dict[str, Tensor]:
-    """The tables of a record that say what was chosen, by name."""
-    return {name: table for name, table in record.items() if name.endswith((PICKS, EXPERTS))}
-
-
 @contextmanager
 def choosing(model: V4Model, choices: Record, rows: Tensor) -> Iterator[Mapping[str, Choice]]:
     """As `Measurable.choosing`, of a model; fast operations or not."""

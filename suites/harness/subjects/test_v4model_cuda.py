@@ -23,8 +23,9 @@ from harness.faults.patching import giving, model_of, parts
 from harness.faults.registry import Fault
 from harness.kinds import KINDS
 from harness.subjects.protocol import Measurable, Subject
+from harness.subjects.record import choices_in
 from harness.subjects.resolve import known_subjects
-from harness.subjects.v4model_choices import choices_in, choosing
+from harness.subjects.v4model_choices import choosing
 from harness.subjects.v4model_cuda import BFLOAT16, FLOAT32, OnDevice
 from harness.subjects.v4model_one_rank import V4OneRank, lively_model
 from harness.tolerance import REORDERED_F32
