@@ -22,11 +22,12 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 RESULTS := reports/results.jsonl
 
-.PHONY: help verify test diff baseline lint clean
+.PHONY: help verify browser test diff baseline lint clean
 
 help:
 	@echo "make verify   run the packed model on real text and print one verdict a property (harness run --profile quick)"
 	@echo "make test     run every suite (pytest suites/ -n auto)"
+	@echo "make browser  install Chromium where apt-get can; without one, the tests of pages are skipped"
 	@echo "make diff     compare what make test left with baselines/ (harness diff-baseline)"
 	@echo "make baseline REASON='...'  make it what later runs are compared with (harness record-baseline)"
 	@echo "make lint     style, format, import contracts, types"
@@ -42,6 +43,10 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 
 verify: $(STAMP)
 	@$(BIN)/harness run --profile quick
+
+browser:
+	@test -n "$$(which chromium chromium-browser google-chrome)" \
+		|| { apt-get update -qq && apt-get install -qq --no-install-recommends chromium; } >/dev/null
 
 test: $(STAMP)
 	@rm -f $(RESULTS)

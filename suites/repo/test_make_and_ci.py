@@ -91,6 +91,12 @@ def test_the_status_of_pytest_alone_decides_nothing(tmp_path: Path) -> None:
     assert out.index("the next step decides") < out.index("make --no-print-directory diff")
 
 
+def test_tests_of_pages_get_a_browser_where_one_can_be_had(tmp_path: Path) -> None:
+    code, out = _ci(tmp_path, "browser")
+    assert code == 0, out
+    assert out.index("== browser: status 2") < out.index("make --no-print-directory test")
+
+
 def test_on_github_the_comparison_is_in_the_summary_and_beside_the_lines(tmp_path: Path) -> None:
     _, out = _ci(tmp_path, "none", GITHUB_STEP_SUMMARY="summary.md")
     assert "--output markdown:summary.md --output github:/dev/stdout" in out

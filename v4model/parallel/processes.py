@@ -135,14 +135,18 @@ def total_over_stage(x: Tensor, *, mesh: Mesh) -> None:
 def _group(mesh: Mesh, sort: str) -> dist.ProcessGroup:
     """The process group of this rank; all ranks make all groups of that sort (a method of Mesh), in the same order."""
     members: Callable[[int], tuple[int, ...]] = getattr(mesh, sort)
-    own = dist.get_rank()
-    found: dist.ProcessGroup | None = None
-    for ranks in sorted({members(rank) for rank in range(mesh.world)}):
-        group = dist.new_group(list(ranks))
-        if own in ranks:
-            found = group
-    assert found is not None
-    return found
+    groups = {ranks: _group_of(ranks) for ranks in sorted({members(rank) for rank in range(mesh.world)})}
+    return groups[members(dist.get_rank())]
+
+
+@cache
+def _group_of(ranks: tuple[int, ...]) -> dist.ProcessGroup:
+    """One group for the same ranks of all meshes and sorts: each has threads (gloo) or a communicator (NCCL).
+
+    Collective over the world. To a rank outside it is torch's mark of no member.
+    """
+    group: dist.ProcessGroup = dist.new_group(list(ranks))
+    return group
 
 
 def _waiting(operation: Callable[[], Result], rank: int, what: str) -> Result:

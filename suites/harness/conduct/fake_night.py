@@ -18,16 +18,22 @@ from harness.conduct.record import FAILED, PASSED, STOPPED, UNDECIDED, StageReco
 from harness.conduct.stages import Names
 from harness.conduct.turns import Judged, Stage, Step
 
-STEP = """
+UNTIL_INTERRUPTED = """
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    os.write(pipe, b"ready")
+    signal.sigwait([signal.SIGINT])
+    raise KeyboardInterrupt
+""".strip()
+"""Lines of a command with the other end of `pipe`. Ctrl-C just before pause() would be handled and then waited for."""
+STEP = f"""
 import json, os, pathlib, signal, sys
 name, leaves = sys.argv[1:]
 with open("ran", "a") as ran:
     ran.write(name + "\\n")
 if name == "fuzz 1" and os.path.exists("here"):
     pipe = os.open("here", os.O_WRONLY)
-    os.write(pipe, b"ready")
-    signal.pause()
-codes = json.loads(pathlib.Path("codes.json").read_text()) if os.path.exists("codes.json") else {}
+    {UNTIL_INTERRUPTED}
+codes = json.loads(pathlib.Path("codes.json").read_text()) if os.path.exists("codes.json") else {{}}
 print("step", name)
 if codes.get(name) != 9:
     pathlib.Path(leaves).touch()

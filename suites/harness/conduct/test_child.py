@@ -13,16 +13,15 @@ import pytest
 from filelock import FileLock, Timeout
 
 from harness.conduct.child import Ended, run_child
-from suites.harness.conduct.fake_night import is_gone
+from suites.harness.conduct.fake_night import UNTIL_INTERRUPTED, is_gone
 from suites.repo import tree
 
 # Each of these says that it is ready through a pipe, and the pipe ends when the last process that has it is gone.
-WAITS = """
+WAITS = f"""
 import os, pathlib, signal, sys
 pipe = os.open("here", os.O_WRONLY)
 try:
-    os.write(pipe, b"ready")
-    signal.pause()
+    {UNTIL_INTERRUPTED}
 except KeyboardInterrupt:
     pathlib.Path("kept").touch()
     sys.exit(3)

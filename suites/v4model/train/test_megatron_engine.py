@@ -6,6 +6,7 @@ v4model/recipes/README_thd_packed.md.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from harness.subjects.rank_pool import RankPool
 from suites.v4model.parallel.cuda_names import cuda_means_cpu
@@ -86,7 +88,13 @@ def _megatron_on_cpu() -> Iterator[None]:
         try:
             yield
         finally:
+            # megatron-core forgets its groups, but their threads would stay with this rank, and it serves many meshes:
+            # three a group, which wake up a hundred times a second.
+            made = parallel_state._global_process_group_list
             parallel_state.destroy_model_parallel()
+            for group in made[1:] if made else []:  # the first one stands for all ranks
+                dist.destroy_process_group(group)
+            gc.collect()  # an engine and its groups refer to each other
 
 
 def _run(mesh: Mesh, dtype: str = "float32") -> list[StepLosses]:
