@@ -36,6 +36,8 @@ def nightly(*words: str) -> subprocess.CompletedProcess[str]:
 def under_way() -> Iterator[subprocess.Popen[str]]:
     """A night whose second step of fuzz is running; the context waits until that is gone."""
     os.mkfifo("here")
+    # A shell that starts the tests in the background has them ignore Ctrl-C, which the night would inherit.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [*COMMAND, "--jobs", "1", "--budget", "10m"],
         stdout=subprocess.PIPE,
@@ -43,6 +45,7 @@ def under_way() -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     try:
         with Path("here").open("rb", buffering=0) as pipe:
             assert pipe.read(5) == b"ready"
