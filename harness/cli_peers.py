@@ -56,10 +56,10 @@ def peers_command(
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Put public models to the properties: one table of peers and properties, with versions and smallest witnesses."""
+    from harness.conduct.peers import ask
     from harness.peers.environment import FOLDER
     from harness.peers.environment import make as make_environment
     from harness.peers.known import PROPERTIES, find_peers
-    from harness.peers.run import ask
     from harness.peers.text import lines
     from harness.peers.verdicts import FOLDER as BASELINES
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness.catalogue import find_property, find_subject
+from harness.conduct.peers import subject_of
 from harness.errors import UsageError
 from harness.peers import environment
 from harness.peers.environment import Environment, make, names, version_in, versions_of
 from harness.peers.known import KNOWN, PROPERTIES, find_peers, of_factory
-from harness.peers.run import subject_of
 
 
 @pytest.mark.parametrize("peer", KNOWN, ids=lambda peer: peer.name)

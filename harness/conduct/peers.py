@@ -1,17 +1,19 @@
-"""Asks public models: a `harness run` for each, in its own process, one after another with all jobs."""
+"""Asks public models: a `harness run` for each, in its own process, as many at once as there are jobs."""
 
 from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.conduct.child import run_child
 from harness.peers.environment import Environment, version_in
 from harness.peers.known import KnownPeer
 from harness.peers.result import PeerRow, PeerTable, cells_of
@@ -36,19 +38,33 @@ def ask(
 ) -> PeerTable:
     """The table of these peers; each run's files are left in `folder` under the peer's name.
 
-    A peer that is not installed is a row that says so, with the command that helps.
+    A peer that is not installed is a row that says so, with the command that helps. `done` is called with each peer's
+    row as it comes.
     """
     began, used, started = time.perf_counter(), _cpu_seconds(), datetime.now(UTC)
-    rows = []
-    for peer in peers:
-        row = _row(peer, Environment(peer.environment, environments) if peer.environment else None)
-        if not row.missing:
-            row = _asked(
-                row, _command(peer, environments, properties, profile, jobs, seed), folder / peer.name, properties
-            )
-            row = compared(row, run=folder / peer.name / "junit.xml", baselines=baselines)
-        rows.append(row)
-        done(row)
+    rows = [_row(peer, Environment(peer.environment, environments) if peer.environment else None) for peer in peers]
+    # Those with an environment of their own take longest, so they come first and none of them is left alone at the end.
+    numbers = sorted(range(len(peers)), key=lambda number: not peers[number].environment)
+    at_once = max(1, min(jobs, sum(not row.missing for row in rows)))
+    stopping = threading.Event()
+
+    def asked(number: int) -> PeerRow:
+        row, own = rows[number], folder / peers[number].name
+        if row.missing:
+            return row
+        command = _command(peers[number], environments, properties, profile, jobs // at_once, seed)
+        row = _asked(row, command, own, properties, stopping)
+        return compared(row, run=own / "junit.xml", baselines=baselines)
+
+    with ThreadPoolExecutor(at_once) as threads:
+        futures = {threads.submit(asked, number): number for number in numbers}
+        try:
+            for future in as_completed(futures):
+                rows[futures[future]] = future.result()
+                done(future.result())
+        except BaseException:
+            stopping.set()
+            raise
     return PeerTable(
         properties=tuple(properties),
         rows=tuple(rows),
@@ -69,7 +85,7 @@ def subject_of(peer: KnownPeer, environments: Path) -> str:
 def _command(
     peer: KnownPeer, environments: Path, properties: Sequence[str], profile: str, jobs: int, seed: int | None
 ) -> list[str]:
-    words = ["--subject", subject_of(peer, environments), "--profile", profile, "--jobs", str(jobs), "--json"]
+    words = ["--subject", subject_of(peer, environments), "--profile", profile, "--jobs", str(jobs)]
     words += [] if seed is None else ["--seed", str(seed)]
     return [sys.executable, "-m", "harness", "run", *words, *(w for name in properties for w in ("--only", name))]
 
@@ -85,17 +101,28 @@ def _row(peer: KnownPeer, environment: Environment | None) -> PeerRow:
     )
 
 
-def _asked(row: PeerRow, command: Sequence[str], folder: Path, properties: Sequence[str]) -> PeerRow:
-    began = time.perf_counter()
+def _asked(
+    row: PeerRow, command: Sequence[str], folder: Path, properties: Sequence[str], stopping: threading.Event
+) -> PeerRow:
+    def look(_: float) -> None:
+        if stopping.is_set():
+            raise _StoppedError
+
     folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log.txt"
+    log.unlink(missing_ok=True)
     words = [*command, "--output", str(folder)]
-    child = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    row = replace(row, seconds=time.perf_counter() - began)
-    if child.returncode not in _WHOLE:
-        said = (child.stderr.strip().splitlines() or [f"it ended with {child.returncode}"])[-1]
+    ended = run_child(words, lock=folder / "lock", log=log, limit_s=None, beat=look)
+    row = replace(row, seconds=ended.seconds)
+    if ended.code not in _WHOLE:
+        said = (log.read_text(encoding="utf-8").strip().splitlines() or [f"it ended with {ended.code}"])[-1]
         return replace(row, missing=f"it could not be asked: {said}")
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
     return replace(row, cells=cells_of(report, properties))
+
+
+class _StoppedError(Exception):
+    """The table is not wanted any more; whoever stopped it has the reason."""
 
 
 def _cpu_seconds() -> float:
