@@ -1,4 +1,4 @@
-"""The cases of a unit, drawn and shrunk by Hypothesis with every setting explicit."""
+"""The cases of a unit, drawn by Hypothesis with every setting explicit."""
 
 from __future__ import annotations
 
@@ -20,32 +20,20 @@ from harness.engine.decide import describe_error
 from harness.engine.row import Unit
 
 
-class Violation(Exception):
-    """Tells Hypothesis that a case is worth shrinking."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case.token())
-        self.case = case
-
-
 @dataclass(frozen=True)
 class Draw:
-    """`layouts` cases of a unit for a seed; the same ones in every run, up to the first that raises."""
+    """`layouts` cases of a unit for a seed; the same ones in every run."""
 
     unit: Unit
     cases: st.SearchStrategy[Case]
     layouts: int
     seed: int | None
 
-    def run(self, probe: Callable[[Case], None], *, shrinks: bool = False) -> Case | str | None:
-        """Draw until `probe` raises a Violation, and shrink it if asked.
-
-        Returns the (minimal) violating case, or what kept the draw from its end.
-        """
-        phases = (Phase.generate, Phase.shrink) if shrinks else (Phase.generate,)
+    def run(self, probe: Callable[[Case], None]) -> str | None:
+        """Call `probe` with each case; returns what kept the draw from its end."""
 
         @hypothesis.seed(self._number())
-        @self._settings(phases)
+        @self._settings()
         @hypothesis.given(self.cases)
         def draw(case: Case) -> None:
             probe(case)
@@ -53,8 +41,6 @@ class Draw:
         try:
             with _independent_draws():
                 draw()
-        except Violation as found:
-            return found.case
         except hypothesis.errors.HypothesisException as error:
             return describe_error(error)
         return None
@@ -64,14 +50,14 @@ class Draw:
         # after any edit of it.
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{self.unit.label}".encode()).digest()[:8], "big")
 
-    def _settings(self, phases: tuple[Phase, ...]) -> hypothesis.settings:
+    def _settings(self) -> hypothesis.settings:
         """Every setting, so that neither Hypothesis's own CI profile nor an environment variable changes a run."""
         return hypothesis.settings(
             max_examples=self.layouts,
             derandomize=False,
             database=None,
             verbosity=Verbosity.quiet,
-            phases=phases,
+            phases=(Phase.generate,),
             stateful_step_count=1,
             report_multiple_bugs=False,
             suppress_health_check=tuple(HealthCheck),

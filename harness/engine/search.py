@@ -1,4 +1,4 @@
-"""One unit: rows asked of the same drawn cases, and what violates shrunk, by Hypothesis."""
+"""One unit: rows asked of the same drawn cases, and what violates made smaller."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from harness.case import Case
-from harness.engine.draw import Draw, Violation
+from harness.engine.draw import Draw
 from harness.engine.profiles import Profile
-from harness.engine.reduce import reduced, weight
+from harness.engine.reduce import reduced
 from harness.engine.row import Row, Unit
 from harness.report import Finding, UnitResult, strongest, worst
 from harness.verdict import Outcome, Verdict
@@ -89,8 +89,8 @@ class _Tally:
         )
 
 
-class _Enough(BaseException):
-    """No more cases may be spent. Not an Exception, which Hypothesis would take for a violation and go on."""
+class _EnoughError(Exception):
+    """No more cases may be spent."""
 
 
 def _origin(witness: Witness) -> tuple[bool, str]:
@@ -128,14 +128,13 @@ def search(
             if counting[row.place] is row:
                 tallies[row].met.update(strata(placed))
 
-    draw = Draw(unit, cases, layouts=layouts, seed=seed)
-    trouble = draw.run(probe)
+    trouble = Draw(unit, cases, layouts=layouts, seed=seed).run(probe)
     for tally in tallies.values():
-        if isinstance(trouble, str):
+        if trouble is not None:
             tally.trouble(trouble, None)
             continue
         for origin, first in list(tally.firsts.items()):
-            found = _shrunk(tally, origin, judge=judge, draw=draw, limit=profile.shrink_cases)
+            found = _shrunk(tally, origin, judge=judge, limit=profile.shrink_cases)
             finding, reason = _confirmed(tally, judge, first, *found)
             if finding is None:
                 tally.trouble(reason, first)
@@ -144,37 +143,26 @@ def search(
     return tuple(tally.result(unit.kind) for tally in tallies.values())
 
 
-def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, draw: Draw, limit: int) -> tuple[Case, int]:
-    """The smallest case of one origin, and how many cases beyond those drawn that took.
-
-    The draw is repeated with the verdicts known so far, up to the first case of this origin, and shrunk from there.
-    """
+def _shrunk(tally: _Tally, origin: tuple[bool, str], *, judge: Judge, limit: int) -> tuple[Case, int]:
+    """The smallest case of one origin, and how many cases beyond those drawn that took."""
     row, spent, smallest = tally.row, 0, tally.firsts[origin]
 
-    def violates(placed: Case) -> bool:
+    def violates(case: Case) -> bool:
         nonlocal spent, smallest
-        if placed not in tally.known:
+        if case not in tally.known:
             if spent == limit:
-                raise _Enough
+                raise _EnoughError
             spent += 1
-            ((tally.known[placed], seconds),) = judge(placed, [row])
+            ((tally.known[case], seconds),) = judge(case, [row])
             tally.seconds += seconds
-        witness = tally.known[placed].witness
+        witness = tally.known[case].witness
         if witness is None or _origin(witness) != origin:
             return False
-        smallest = min(smallest, placed, key=weight)
+        smallest = case
         return True
 
-    def probe(case: Case) -> None:
-        if violates(row.at(case)):
-            raise Violation(row.at(case))
-
-    with suppress(_Enough):
-        # A reader's steps go far on few cases, Hypothesis's further on many.
+    with suppress(_EnoughError):
         reduced(smallest, violates)
-        minimal = draw.run(probe, shrinks=True)
-        if isinstance(minimal, Case):
-            smallest = min(reduced(minimal, violates), smallest, key=weight)
     return smallest, spent
 
 

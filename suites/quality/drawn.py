@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 
 import torch
@@ -12,7 +13,7 @@ from harness.case import Case
 from harness.catalogue import find_property, find_subject
 from harness.corpus import Corpus, load_corpus
 from harness.engine import PROFILES, decide
-from harness.engine.draw import Draw, Violation
+from harness.engine.draw import Draw
 from harness.engine.row import Unit
 from harness.faults.registry import Fault
 from harness.strata import strata_of
@@ -67,10 +68,15 @@ def _meeting(strata: tuple[str, ...], kind: str, size: PackSize) -> tuple[Case, 
         if _meets(case, strata):
             found.append(case)
         if len(found) == _QUICK:
-            raise Violation(case)
+            raise _Enough
 
-    Draw(Unit("all", ()), cases(kind, size=size), layouts=_MOST_DRAWN, seed=0).run(probe)
+    with suppress(_Enough):
+        Draw(Unit("all", ()), cases(kind, size=size), layouts=_MOST_DRAWN, seed=0).run(probe)
     return tuple(found)
+
+
+class _Enough(BaseException):
+    """Not an Exception, which Hypothesis would take for a failure and try again."""
 
 
 def _meets(case: Case, strata: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     ) as run_:
         log = tmp_path / "log.jsonl"
         while run_.poll() is None and not (log.exists() and log.read_text(encoding="utf-8").count("\n") >= 2):
-            pass
+            with suppress(subprocess.TimeoutExpired):
+                run_.wait(0.05)  # not at once again: the run needs the processor
         run_.send_signal(signal.SIGINT)
         _, said = run_.communicate(timeout=120)
     assert run_.returncode == 130
