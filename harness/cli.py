@@ -247,7 +247,7 @@ def _plan(
     if seed is None and not found.derandomize:
         seed = secrets.randbelow(1 << 32)  # drawn here, so that the report can say it
     plan = Plan(
-        properties=_property_names(only),
+        properties=_property_names(only) if only else _all_of(subject),
         subject=subject,
         profile=found,
         corpus=load_corpus(data),
@@ -281,6 +281,17 @@ def _property_names(only: list[str] | None) -> tuple[str, ...]:
     for name in names:
         find_property(name)
     return names
+
+
+def _all_of(subject: str) -> tuple[str, ...]:
+    """Every property that says something of a subject: those of how records are packed if it packs them."""
+    from harness.catalogue import find_property, find_subject
+    from harness.engine.decide import packs_records
+
+    names = _property_names(None)
+    if packs_records(find_subject(subject)):
+        return names
+    return tuple(name for name in names if find_property(name).looks_at != "data")
 
 
 def _folder(output: Path | None, profile: str) -> Path:

@@ -1,5 +1,9 @@
 """Errors of the harness: one sentence each, saying what was got, what was expected and where."""
 
+CRASHES = (Exception, SystemExit)
+"""What someone else's code may raise, to be told as a fact about it. A script that ends in sys.exit(main()) leaves by
+SystemExit, also when it is imported or calls something that does."""
+
 
 class HarnessError(ValueError):
     """Something the caller gave the harness cannot be used.

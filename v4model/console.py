@@ -21,6 +21,10 @@ def run_app(app: typer.Typer, arguments: list[str], *, name: str, refused: type[
         return _refuse(name, str(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except BrokenPipeError:  # a reader that has left is no error: see `exit_with`
+        raise
+    except OSError as error:
+        return _refuse(name, f"got {error.strerror}; expected a file or folder to use; where: {error.filename}")
     except Exception as error:
         # typer's own usage errors; their class sits in click or in typer, depending on typer's version.
         if not hasattr(error, "format_message"):

@@ -19,7 +19,7 @@ from harness.engine.decide import decide
 from harness.properties.bounds import bounds_of
 from harness.properties.index_loss import of_indexer
 from harness.properties.measure import moved_rows
-from harness.properties.runs import objective
+from harness.properties.runs import laid_out, objective, paddings_of
 from harness.subjects.missing import missing_is_noted, note_what_is_missing
 from harness.subjects.protocol import Observation, Unsupported
 from harness.subjects.support import (
@@ -31,6 +31,7 @@ from harness.subjects.support import (
     PADDING,
     PARAMETERS,
     TERMS,
+    WIDE,
     unsupported_by,
 )
 from harness.tolerance import relative_error
@@ -118,7 +119,11 @@ def embeddings(asked: Asked) -> str:
 
 
 def values(asked: Asked) -> str:
-    seen: object = asked.without_graph()
+    try:
+        seen: object = asked.without_graph()
+    except Unsupported as error:
+        # The pack needs nothing that is declared, and cases can only be kept clear of what is.
+        raise Wrong(f"{error}; what it does not support has to be declared in `unsupported`") from error
     if not isinstance(seen, Observation):
         raise Wrong(f"observe gave {type(seen).__name__}; expected an Observation")
     layout, depths = asked.pack.layout, asked.subject.config.num_nextn_predict_layers + 1
@@ -127,6 +132,9 @@ def values(asked: Asked) -> str:
     for number, depth in enumerate(seen.depths):
         where = f"MTP depth {number}" if number else "the trunk"
         shape = [layout.total, asked.subject.config.vocab_size]
+        asked_for = asked.case.torch_dtype()
+        if depth.values.dtype != asked_for and WIDE not in unsupported_by(asked.subject):
+            raise Wrong(f"logits of {where} are {depth.values.dtype}; {asked_for} was asked for")
         for what, tensor, expected in (
             ("logits", depth.values, shape),
             ("nll", depth.nll, shape[:1]),
@@ -163,16 +171,30 @@ def terms(asked: Asked) -> str:
 
 
 def same_twice(asked: Asked) -> str:
-    one, two = asked.without_graph(), asked.without_graph()
-    for number, (first, second) in enumerate(zip(one.depths, two.depths, strict=True)):
-        if bool(moved_rows(first.values, second.values).any()):
-            raise Wrong(f"logits of depth {number} differ between two runs of the same pack: nothing can be compared")
+    one = asked.without_graph()
+    _check_same(asked.without_graph(), one, "differ between two runs of the same pack: nothing can be compared")
+    seedless = "of a second subject of the same seed are others: weights must follow from the seed alone"
+    _check_same(_of_another(asked, [asked.pack]), one, seedless)
+    layout = asked.pack.layout
+    paddings, tail = paddings_of(layout)
+    turned, _ = laid_out(asked.pack, order=range(layout.num_samples)[::-1], paddings=paddings, tail=tail)
+    kept = "are others after a pack of as many tokens with other boundaries: something is kept by a pack's size"
+    _check_same(_of_another(asked, [turned, asked.pack]), one, kept)
+    return "two runs, and two more subjects of the same seed, agree to the bit"
+
+
+def _of_another(asked: Asked, packs: Sequence[Pack]) -> Observation:
+    """What a subject of its own gives on the last of some packs."""
     other = asked.factory(asked.case.v4config(), asked.case.torch_dtype(), asked.case.seed)
     with torch.no_grad():
-        third = other.observe(asked.pack)
-    if bool(moved_rows(third.depths[0].values, one.depths[0].values).any()):
-        raise Wrong("a second subject of the same seed gives other logits: weights must follow from the seed alone")
-    return "two runs, and a second subject of the same seed, agree to the bit"
+        *_, last = [other.observe(pack) for pack in packs]
+    return last
+
+
+def _check_same(again: Observation, one: Observation, what: str) -> None:
+    for number, (first, second) in enumerate(zip(one.depths, again.depths, strict=True)):
+        if bool(moved_rows(first.values, second.values).any()):
+            raise Wrong(f"logits of depth {number} {what}")
 
 
 def embeddings_given(asked: Asked) -> str:

@@ -12,6 +12,7 @@ from harness.case import DTYPES, Case
 from harness.checkup import questions
 from harness.checkup.questions import Asked, Wrong
 from harness.engine.decide import describe_error
+from harness.errors import CRASHES
 from harness.subjects.protocol import Unsupported
 from harness.subjects.support import aspect_of, kept_clear, refusal, unsupported_by
 
@@ -113,7 +114,7 @@ def _built(factory: SubjectFactory, corpus: Corpus) -> Asked | Finding:
         return Finding("build", Status.UNKNOWN, f"no pack can be made without {reason}")
     try:
         subject = factory(case.v4config(), case.torch_dtype(), case.seed)
-    except Exception as error:  # the subject is someone else's code
+    except CRASHES as error:  # the subject is someone else's code
         return Finding("build", Status.WRONG, f"the factory raised for {case.config} in {dtype}: {_told(error)}")
     own = unsupported_by(subject)
     unseen = sorted(set(own) - set(unsupported))
@@ -136,11 +137,11 @@ def _found(step: _Step, asked: Asked) -> Finding:
         return Finding(step.name, Status.UNKNOWN, str(unknown))
     except Unsupported as reason:
         return Finding(step.name, Status.LEFT_OUT, str(reason))
-    except Exception as error:  # the subject is someone else's code
+    except CRASHES as error:  # the subject is someone else's code
         return Finding(step.name, Status.WRONG, _told(error))
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """What was raised, and the line it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f", from line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""

@@ -11,11 +11,12 @@ import torch
 
 from harness.case import DTYPES, Case
 from harness.corpus import Corpus
-from harness.errors import UsageError
+from harness.errors import CRASHES, UsageError
 from harness.kinds import config_from_text
 from harness.properties import Property
 from harness.properties.runs import runs_are_shared
 from harness.subjects.missing import missing_is_noted
+from harness.subjects.packs_records import PacksRecords
 from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
 from harness.subjects.support import kept_clear, refusal, unsupported_by
 from harness.verdict import Outcome, Verdict
@@ -69,7 +70,7 @@ def decide_together(
                 verdict = _checked(prop, subject, case, corpus, fault=fault)
             except Unsupported as error:
                 verdict = Verdict.undecided(_unsupported(error, subjects.get((None, False), factory)))
-            except Exception as error:  # the subject is someone else's code, and its crash is a fact about it
+            except CRASHES as error:  # the subject is someone else's code, and its crash is a fact about it
                 verdict = Verdict.undecided(describe_error(error))
             verdicts.append((verdict, time.perf_counter() - began))
     return verdicts
@@ -141,8 +142,19 @@ def check_plantable(fault: Planted, factory: SubjectFactory, *, name: str) -> No
             pass
     except UsageError as error:
         raise UsageError(got=f"fault {fault.name} on {error.got}", expected=error.expected, where=name) from error
-    except Exception:  # of this subject, which is not the case's own: that one will tell
+    except CRASHES:  # of this subject, which is not the case's own: that one will tell
         return
+
+
+def packs_records(factory: SubjectFactory) -> bool:
+    """Whether its subjects make packs of records too; False where none can be built to look at."""
+    try:
+        unsupported = unsupported_by(factory)
+        dtype = next((name for name in DTYPES if name not in unsupported), DTYPES[0])
+        case = kept_clear(Case.from_token(f"all/4/s0/{dtype}"), unsupported)
+        return isinstance(factory(case.v4config(), case.torch_dtype(), case.seed), PacksRecords)
+    except CRASHES:  # of this subject, which the cases will tell
+        return False
 
 
 def on_ranks(subject: Subject, case: Case) -> Subject:

@@ -14,6 +14,7 @@ from harness.engine.decide import decide_together, decided_in, describe_error
 from harness.engine.profiles import Profile
 from harness.engine.row import Row, Unit
 from harness.engine.search import search
+from harness.errors import CRASHES
 from harness.properties import Property
 from harness.report import UnitResult
 from harness.strata import strata_of
@@ -54,7 +55,7 @@ def search_unit(work: Work, unit: Unit) -> tuple[UnitResult, ...]:
             layouts=unit.layouts or work.profile.cases_per_kind,
             seed=work.seed,
         )
-    except Exception as error:  # one unit's trouble must not cost the others' results
+    except CRASHES as error:  # one unit's trouble must not cost the others' results
         return undecided_unit(unit, describe_error(error))
 
 

@@ -66,6 +66,9 @@ def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     order = choose.sample(range(pack.layout.num_samples), pack.layout.num_samples)
     paddings, tail = paddings_of(pack.layout)
     front = _front_sample(case, choose, vocab_size=subject.config.vocab_size)
+    # A model that keeps masks or positions by the number of tokens would read the pack with those of this one.
+    turned, _ = laid_out(pack, order=range(pack.layout.num_samples)[::-1], paddings=paddings, tail=tail)
+    Inputs(turned).observe(subject)
     moved_pack, moved_to = laid_out(pack, order=order, paddings=paddings, tail=tail, front=front)
     alike = Alike(subject, case, moved_pack, embeddings=None)
     moved = run_with_gradients(subject, moved_pack)

@@ -29,6 +29,10 @@ Watched = Callable[[int, str], Tensor]
 """watched(depth, "logits" or "nll") is [T] bool: rows that may not move."""
 
 
+class RepetitionError(RuntimeError):
+    """The subject gives something else each time, so that nothing follows from a difference."""
+
+
 class Finder:
     """Puts one property's questions about a pack to a subject and turns what it finds into witnesses."""
 
@@ -127,8 +131,16 @@ class Finder:
                 one, two = _table(got, depth, kind), _table(expected, depth, kind)
                 rows = self._differ(one, two, watched(depth, kind))
                 if rows.any():
+                    self._check_repeats(depth, kind)
                     return depth, kind, rows
         return None
+
+    def _check_repeats(self, depth: int, kind: str) -> None:
+        """Raises RepetitionError where rows move by themselves, from one run to the next."""
+        again, expected = (_table(run, depth, kind) for run in (self.influence.again(), self.influence.observation))
+        if self._differ(again, expected, torch.ones_like(self._layout.real)).any():
+            by = float(row_differences(again, expected).max())
+            raise RepetitionError(f"the {kind} of two runs of the same pack differ, by {by:.3g}")
 
     def _differ(self, got: Tensor, expected: Tensor, watched: Tensor) -> Tensor:
         """[T] bool: watched rows that moved, by a bit or, where shapes are not fixed, by more than their bound."""

@@ -15,7 +15,7 @@ from harness.subjects.missing import note_what_is_missing
 
 if TYPE_CHECKING:
     from harness.case import Case
-    from harness.subjects.protocol import Subject
+    from harness.subjects.protocol import Observation, Subject
     from v4model import Pack
 
 
@@ -40,16 +40,21 @@ class Influence:
     """
 
     def __init__(self, subject: Subject, case: Case, pack: Pack) -> None:
+        self._subject, self._pack = subject, pack
         self.embeddings = subject.embeddings(pack).detach()
         self._leaf = self.embeddings.clone().requires_grad_()
-        with _frozen(subject.parameters().values()):
-            self.observation = subject.observe(pack, embeddings=self._leaf)
+        self.observation = self.again()
         note_what_is_missing(self.observation, subject.config)
         source = generator(case, "projection")
         self._projections = [
             torch.randn(depth.values.shape, generator=source, dtype=torch.float64).to(depth.values.dtype)
             for depth in self.observation.depths
         ]
+
+    def again(self) -> Observation:
+        """The forward pass once more."""
+        with _frozen(self._subject.parameters().values()):
+            return self._subject.observe(self._pack, embeddings=self._leaf)
 
     def reach(self, rows: Sequence[Tensor]) -> Tensor:
         """[T] largest gradient at each token's embedding from the rows ([T] bool a depth); NaN counts as infinite."""

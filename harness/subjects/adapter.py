@@ -93,9 +93,11 @@ def observation_of(outputs: Outputs, pack: Pack, *, config: V4Config) -> Observa
 
     Depth k (0 the trunk) at position t predicts token t + k + 1 of its sample; a mask belongs to the label's token; a
     loss is the sum over labels that count by their number, 0 where none does; the total is main + mtp_scale / depths *
-    MTP + balance + KL. Raises Unsupported where the configuration has depths or terms that the outputs lack.
+    MTP + balance + KL. Raises Unsupported where the configuration has depths or terms that the outputs lack, and
+    TypeError or ValueError for outputs of another form.
     """
     depths = config.num_nextn_predict_layers
+    _check_form(outputs, shape=[pack.layout.total, config.vocab_size])
     if len(outputs.logits) != depths + 1:
         raise Unsupported(f"it gives logits of {len(outputs.logits)} depths, the configuration has {depths + 1}")
     given = [None] * (depths + 1) if outputs.nll is None else outputs.nll
@@ -111,8 +113,24 @@ def observation_of(outputs: Outputs, pack: Pack, *, config: V4Config) -> Observa
     for router, balance in outputs.balance.items():
         sums[f"balance {router}"] = balance
         counts[f"balance {router}"] = float(outputs.balance_counts[router])
+    known = ("loss", *names, "balance", "kl")
+    if unknown := outputs.losses.keys() - set(known):
+        raise ValueError(f"got losses called {', '.join(sorted(unknown))}; expected some of {', '.join(known)}")
     losses = {**_losses(sums, counts, config), **outputs.losses}
     return Observation(depths=tuple(found), sums=sums, counts=counts, losses=losses)
+
+
+def _check_form(outputs: Outputs, *, shape: list[int]) -> None:
+    given: object = outputs
+    if not isinstance(given, Outputs):
+        raise TypeError(f"forward gave {type(given).__name__}; expected Outputs")
+    for what, tables, expected in (("logits", outputs.logits, shape), ("nll", outputs.nll or (), shape[:1])):
+        for depth, table in enumerate(tables):
+            where = f"{what} of {f'MTP depth {depth}' if depth else 'the trunk'}"
+            if not isinstance(table, Tensor):
+                raise TypeError(f"{where}: got {type(table).__name__}; expected a tensor of torch")
+            if list(table.shape) != expected:
+                raise ValueError(f"{where}: got shape {list(table.shape)}; expected {expected}")
 
 
 def at_tokens(rows: Tensor, layout: PackLayout) -> Tensor:

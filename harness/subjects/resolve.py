@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
-from harness.errors import UsageError
+from harness.errors import CRASHES, UsageError
 from harness.subjects.protocol import SubjectFactory
 from harness.subjects.support import unsupported_by
 from harness.subjects.worker.spec import is_worker
@@ -110,7 +110,7 @@ def attribute(place: str, *, where: str) -> Any:
         raise UsageError(got=repr(place), expected="module:attribute", where=where)
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # the module is someone else's code: whatever it raises is a fact about it
+    except CRASHES as error:  # the module is someone else's code: whatever it raises is a fact about it
         reason = (str(error).splitlines() or [""])[0]
         raise UsageError(
             got=f"{type(error).__name__}: {reason}", expected="a module that can be imported", where=where

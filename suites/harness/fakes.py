@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -92,6 +93,11 @@ def leaking(config: V4Config, dtype: torch.dtype, seed: int) -> Subject:
 def raising(config: V4Config, dtype: torch.dtype, seed: int) -> Subject:
     """A model that cannot be built."""
     raise MemoryError(f"no room for seed {seed} in {dtype}\n{config.hidden_size} channels")
+
+
+def leaving(*_: object) -> Subject:
+    """A model whose script takes itself for the program."""
+    sys.exit(0)
 
 
 _built: list[int] = []

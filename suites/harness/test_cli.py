@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
+from harness.catalogue import properties
 from suites.harness import fakes
 from suites.harness.startup import assert_at_once
 
@@ -161,6 +162,13 @@ def test_a_default_folder_is_never_used_twice(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cli, "_started", lambda: "20260102T030405")
     first, second = cli._folder(None, "quick"), cli._folder(None, "quick")
     assert (first.name, second.name) == ("20260102T030405-quick", "20260102T030405-quick-2")
+
+
+def test_properties_of_packing_records_are_asked_of_what_packs_them() -> None:
+    of_records = {prop.name for prop in properties() if prop.looks_at == "data"}
+    assert of_records < set(cli._all_of("v4model"))
+    for name in ("healthy", "leaving"):
+        assert set(cli._all_of(fakes.named(name))) == {prop.name for prop in properties()} - of_records
 
 
 def _environment() -> dict[str, str]:

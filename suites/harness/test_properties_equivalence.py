@@ -10,6 +10,7 @@ from harness.catalogue import find_property
 from harness.engine import decide
 from harness.properties.equivalence import ALONE, ORDER
 from harness.subjects.alone import Alone
+from harness.subjects.protocol import Observation
 from harness.tolerance import REORDERED_F64
 from harness.verdict import Outcome, Verdict
 from suites.harness import fakes
@@ -32,6 +33,21 @@ def check(
     case = Case(config="csa", lengths=lengths, slots=slots, total=sum(slots) + 4 * padded, seed=seed, dtype=dtype)
     subject = with_defects(*defects)(case.v4config(), case.torch_dtype(), case.seed)
     return decide(find_property(name), lambda *_: subject, case, fakes.corpus(), fault=None)
+
+
+def test_boundaries_that_are_kept_by_the_number_of_tokens_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(config="csa", lengths=LENGTHS, total=sum(LENGTHS), seed=3)
+    subject = with_defects()(case.v4config(), case.torch_dtype(), case.seed)
+    kept: dict[int, PackLayout] = {}
+    observe = subject.observe
+
+    def observe_as_first_of_its_size(pack: Pack, *, embeddings: torch.Tensor | None = None) -> Observation:
+        first = kept.setdefault(pack.layout.total, pack.layout)
+        return observe(Pack(pack.tokens, layout=first, supervised=pack.supervised), embeddings=embeddings)
+
+    monkeypatch.setattr(subject, "observe", observe_as_first_of_its_size)
+    verdict = decide(find_property(ORDER), lambda *_: subject, case, fakes.corpus(), fault=None)
+    assert verdict.outcome is Outcome.VIOLATED
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from harness.case import Case
 from harness.catalogue import find_property
+from harness.engine import decide
 from harness.properties.isolation import FUTURE, SAMPLE, some_samples
+from harness.subjects.protocol import Observation
 from harness.verdict import Outcome, Verdict
 from harness.witness import Place, Witness
 from suites.harness import fakes
 from suites.harness.fake_subject import WINDOW, with_defects
+from v4model import Pack
 
 LENGTHS = (9, 5, 14, 1)
 PADDED = (12, 5, 14, 3)
@@ -47,6 +51,25 @@ def test_healthy_model_holds_to_the_bit(name: str, *, padded: bool) -> None:
     for seed in range(4):
         verdict = check(name, padded=padded, seed=seed)
         assert (verdict.outcome, verdict.error, verdict.bound) == (Outcome.HOLDS, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("name", [SAMPLE, FUTURE])
+def test_a_model_that_gives_something_else_each_time_is_not_said_to_leak(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case = Case(config="csa", lengths=LENGTHS, total=sum(LENGTHS), seed=3)
+    subject = with_defects()(case.v4config(), case.torch_dtype(), case.seed)
+    observe = subject.observe
+
+    def observe_with_noise(pack: Pack, *, embeddings: torch.Tensor | None = None) -> Observation:
+        seen = observe(pack, embeddings=embeddings)
+        depths = [replace(depth, values=depth.values + 1e-13 * torch.rand_like(depth.values)) for depth in seen.depths]
+        return replace(seen, depths=tuple(depths))
+
+    monkeypatch.setattr(subject, "observe", observe_with_noise)
+    verdict = decide(find_property(name), lambda *_: subject, case, fakes.corpus(), fault=None)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "the logits of two runs of the same pack differ, by " in verdict.reason
 
 
 def test_one_sample_has_no_neighbour() -> None:

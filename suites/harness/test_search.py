@@ -87,6 +87,12 @@ def test_a_subject_that_raises_is_undecided_with_its_reason() -> None:
     assert not any("channels" in reason for reason in unit.reasons)
 
 
+def test_a_subject_that_leaves_the_program_is_undecided() -> None:
+    unit = found("leaving")
+    assert unit.counts[Outcome.UNDECIDED] == unit.layouts == SMALL.cases_per_kind
+    assert unit.reason.startswith("SystemExit: 0")
+
+
 def test_a_violation_that_does_not_come_back_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fakes, "_built", [])
     unit = found("fickle")

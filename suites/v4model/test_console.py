@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,8 @@ def run(how: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
             raise KeyboardInterrupt
         if how == "broken":
             raise RuntimeError("a defect of ours")
+        if how == "full":
+            raise OSError(errno.ENOSPC, "No space left on device", "reports/results.jsonl")
         raise typer.Exit(int(how))
 
     code = run_app(app, [how] if how else [], name="name", refused=DataError)
@@ -44,6 +47,8 @@ def run(how: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_codes_and_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     assert [run(code, capsys) for code in ("0", "1", "3")] == [(0, ""), (1, ""), (3, "")]
     assert run("refused", capsys) == (USAGE, "name: got a; expected b\n")
+    full = "name: got No space left on device; expected a file or folder to use; where: reports/results.jsonl\n"
+    assert run("full", capsys) == (USAGE, full)
     assert run("interrupted", capsys)[0] == INTERRUPTED
     code, said = run("", capsys)
     assert (code, said.startswith("name: Missing argument")) == (USAGE, True)

@@ -24,6 +24,7 @@ from harness.errors import UsageError
 PREFIX = "worker:"
 SUFFIX = ".toml"
 DEADLINE_S = 300.0
+_DAY_S = 86_400
 """Imports of a whole trainer take a minute on a busy machine; a pack takes seconds."""
 
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
@@ -81,9 +82,9 @@ def _from_file(path: Path, name: str) -> WorkerSpec:
     for key, values in (("path", data.get("path", [])), ("environment", [*data.get("environment", {}).values()])):
         if not all(isinstance(value, str) for value in values):
             raise UsageError(got=f"{key} = {data[key]!r}", expected="texts", where=where)
-    for key in ("deadline_s", "threads"):
-        if not data.get(key, 1) > 0:
-            raise UsageError(got=f"{key} = {data[key]}", expected="more than 0", where=where)
+    for key, most in (("deadline_s", _DAY_S), ("threads", 1024)):
+        if not 0 < data.get(key, 1) <= most:
+            raise UsageError(got=f"{key} = {data[key]}", expected=f"more than 0, at most {most:,}", where=where)
     python = data["python"]
     # A bare name is looked up as a shell would; anything with a folder in it lies beside the file.
     return WorkerSpec(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from harness.subjects.protocol import Observation, SubjectFactory
 from harness.subjects.v4model_one_rank import V4OneRank, build
 from suites.harness import fakes
 from suites.harness.subjects import toy
-from v4model import Pack, V4Config
+from v4model import Pack, PackLayout, V4Config
 
 
 def findings_of(factory: SubjectFactory) -> list[Finding]:
@@ -205,6 +206,33 @@ class Unreached(toy.Toy):
         return {**super().parameters(), "unused": self._unused}
 
 
+class KeepsBySize(toy.Toy):
+    """Reads every pack with the boundaries of the first one of as many tokens."""
+
+    def __init__(self, config: V4Config, dtype: torch.dtype, seed: int) -> None:
+        super().__init__(config, dtype, seed)
+        self._kept: dict[int, PackLayout] = {}
+
+    def forward(self, pack: Pack, embeddings: Tensor | None) -> Outputs:
+        layout = self._kept.setdefault(pack.layout.total, pack.layout)
+        return super().forward(Pack(pack.tokens, layout=layout, supervised=pack.supervised), embeddings)
+
+
+class Narrow(toy.Toy):
+    def forward(self, pack: Pack, embeddings: Tensor | None) -> Outputs:
+        return Outputs(logits=[logits.float() for logits in super().forward(pack, embeddings).logits])
+
+
+class SilentAboutMtp(toy.Toy):
+    def forward(self, pack: Pack, embeddings: Tensor | None) -> Outputs:
+        return Outputs(logits=super().forward(pack, embeddings).logits[:1])
+
+
+class Leaves(toy.Toy):
+    def about_to_run(self) -> None:
+        sys.exit(0)
+
+
 class TakesPacksAllTheSame(toy.Single):
     def observe(self, pack: Pack, *, embeddings: Tensor | None = None) -> Observation:
         return toy.Toy.observe(toy.Toy(self.config, self.dtype, self.seed), pack, embeddings=embeddings)
@@ -226,7 +254,12 @@ class TakesPacksAllTheSame(toy.Single):
         (Batched, "values", "logits of the trunk: got shape [1, 64, 512]; expected [64, 512]"),
         (Infinite, "values", "not finite"),
         (Random, "same twice", "logits of depth 0 differ between two runs"),
-        (Seedless, "same twice", "a second subject of the same seed gives other logits"),
+        (KeepsBySize, "same twice", "after a pack of as many tokens with other boundaries"),
+        (Narrow, "values", "logits of the trunk are torch.float32; torch.float64 was asked for"),
+        (SilentAboutMtp, "values", "1 depths, the configuration has 3; what it does not support has"),
+        (Leaves, "values", "SystemExit: 0"),
+        (fakes.leaving, "build", " in float64: SystemExit: 0"),
+        (Seedless, "same twice", "of a second subject of the same seed are others"),
         (LabelsOfTheStream, "labels and losses", "nll"),
         (WithoutLoss, "terms", "losses have no 'loss', the total"),
         (SilentAboutBalance, "terms", "it gives no sum of balance, which the configuration has; give it, or declare"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -114,3 +116,23 @@ def test_embeddings_that_are_declared_unsupported_are_refused() -> None:
     subject, pack = Declaring(case.v4config(), torch.float64, 0), case.pack(fakes.corpus())
     with pytest.raises(Unsupported, match="embeddings from outside: ids only"):
         subject.observe(pack, embeddings=torch.zeros(5, toy.WIDTH))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda out: (out.logits,), "forward gave tuple; expected Outputs"),
+        (lambda out: replace(out, logits=[None] * 3), "logits of the trunk: got NoneType; expected a tensor of torch"),
+        (lambda out: replace(out, logits=[x[:-1] for x in out.logits]),
+         r"logits of the trunk: got shape \[13, 512\]; expected \[14, 512\]"),
+        (lambda out: replace(out, nll=[torch.zeros(14), torch.zeros(14, 1), torch.zeros(14)]),
+         r"nll of MTP depth 1: got shape \[14, 1\]; expected \[14\]"),
+        (lambda out: replace(out, losses={"lm_loss": torch.tensor(1.0)}),
+         "got losses called lm_loss; expected some of loss, main, mtp1, mtp2, balance, kl"),
+    ],
+)  # fmt: skip
+def test_outputs_of_another_form_are_one_sentence(change: Callable[[Outputs], Any], said: str) -> None:
+    case = Case.from_token("all/5.9/s1")
+    outputs = Outputs(logits=[torch.zeros(14, case.v4config().vocab_size)] * 3)
+    with pytest.raises((TypeError, ValueError), match=said):
+        observation_of(change(outputs), case.pack(fakes.corpus()), config=case.v4config())

@@ -12,6 +12,7 @@ from harness.subjects.resolve import known_subjects, subject_factory
 from suites.harness.subjects import toy
 
 PLACE = toy.__name__
+LEAVES = "suites.harness.subjects.leaves"
 
 
 def one_argument(config: object) -> object:
@@ -69,6 +70,7 @@ def test_an_installed_subject_is_replayed(capsys: pytest.CaptureFixture[str]) ->
         ("nothing", "unknown subject 'nothing'; expected one of v4model"),
         ("v4modle", "unknown subject 'v4modle'; expected v4model, perhaps"),
         ("no.such.module:build", "ModuleNotFoundError"),
+        (f"{LEAVES}:build", "got SystemExit: 0; expected a module that can be imported"),
         (f"{PLACE}:absent", "no 'absent' in"),
         (f"{PLACE}:WIDTH", "got int; expected a callable (config, dtype, seed) -> Subject"),
         (f"{__name__}:one_argument", "a factory (config: 'object') -> 'object': too many positional arguments"),

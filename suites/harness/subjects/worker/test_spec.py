@@ -58,6 +58,10 @@ def test_other_names_are_no_workers(name: str) -> None:
         ('python = "python3"\nfactory = "a:b"\npath = [1]', "path = .1.; expected texts"),
         ('python = "python3"\nfactory = "a:b"\nenvironment = {A = 1}', "expected texts"),
         ('python = "python3"\nfactory = "a:b"\ndeadline_s = 0', "deadline_s = 0; expected more than 0"),
+        (
+            'python = "python3"\nfactory = "a:b"\ndeadline_s = inf',
+            "deadline_s = inf; expected .*, at most 86,400",
+        ),
         ('python = "python3"\nfactory = "a:b"\nthreads = true', "threads = True; expected a whole number"),
         ('python = "bin/absent"\nfactory = "a:b"', "no program .*bin/absent; expected a Python interpreter"),
     ],
