@@ -35,7 +35,7 @@ def reduced(case: Case, violates: Callable[[Case], bool]) -> Case:
             return case
 
 
-def weight(case: Case) -> tuple[int, ...]:
+def _weight(case: Case) -> tuple[int, ...]:
     """What a reader counts, the most important first; the smaller, the simpler the case."""
     padding = case.total - sum(case.lengths)
     changes = case.config.count(",")
@@ -44,7 +44,7 @@ def weight(case: Case) -> tuple[int, ...]:
 
 def _as_far_as_it_goes(step: _Step, case: Case, violates: Callable[[Case], bool]) -> Case:
     while True:
-        candidates = (smaller for smaller in step(case) if weight(smaller) < weight(case))
+        candidates = (smaller for smaller in step(case) if _weight(smaller) < _weight(case))
         found = next((smaller for smaller in candidates if violates(smaller)), None)
         if found is None:
             return case
