@@ -247,7 +247,7 @@ def _plan(
     if seed is None and not found.derandomize:
         seed = secrets.randbelow(1 << 32)  # drawn here, so that the report can say it
     plan = Plan(
-        properties=_property_names(only) if only else _all_of(subject),
+        properties=_property_names(only) if only or cp else _all_of(subject),
         subject=subject,
         profile=found,
         corpus=load_corpus(data),
@@ -285,13 +285,11 @@ def _property_names(only: list[str] | None) -> tuple[str, ...]:
 
 def _all_of(subject: str) -> tuple[str, ...]:
     """Every property that says something of a subject: those of how records are packed if it packs them."""
-    from harness.catalogue import find_property, find_subject
+    from harness.catalogue import find_subject, properties
     from harness.engine.decide import packs_records
 
-    names = _property_names(None)
-    if packs_records(find_subject(subject)):
-        return names
-    return tuple(name for name in names if find_property(name).looks_at != "data")
+    packs = packs_records(find_subject(subject))
+    return tuple(prop.name for prop in properties() if packs or prop.looks_at != "data")
 
 
 def _folder(output: Path | None, profile: str) -> Path:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import typer
 
+from v4model.errors import V4Error
+
 INTERRUPTED = 130
 USAGE = 2
 
@@ -21,10 +23,12 @@ def run_app(app: typer.Typer, arguments: list[str], *, name: str, refused: type[
         return _refuse(name, str(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:  # a reader that has left is no error: see `exit_with`
-        raise
     except OSError as error:
-        return _refuse(name, f"got {error.strerror}; expected a file or folder to use; where: {error.filename}")
+        # A reader that has left is no error (see `exit_with`), and one without the system's words is none of a file.
+        if isinstance(error, BrokenPipeError) or error.strerror is None:
+            raise
+        where = "" if error.filename is None else str(error.filename)
+        return _refuse(name, str(V4Error(got=error.strerror, expected="a file or folder to use", where=where)))
     except Exception as error:
         # typer's own usage errors; their class sits in click or in typer, depending on typer's version.
         if not hasattr(error, "format_message"):

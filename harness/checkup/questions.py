@@ -19,7 +19,7 @@ from harness.engine.decide import decide
 from harness.properties.bounds import bounds_of
 from harness.properties.index_loss import of_indexer
 from harness.properties.measure import moved_rows
-from harness.properties.runs import laid_out, objective, paddings_of
+from harness.properties.runs import objective, turned
 from harness.subjects.missing import missing_is_noted, note_what_is_missing
 from harness.subjects.protocol import Observation, Unsupported
 from harness.subjects.support import (
@@ -129,10 +129,10 @@ def values(asked: Asked) -> str:
     layout, depths = asked.pack.layout, asked.subject.config.num_nextn_predict_layers + 1
     if len(seen.depths) != depths:
         raise Wrong(f"got {len(seen.depths)} depths; expected {depths}, the trunk and {depths - 1} of MTP")
+    asked_for = asked.case.torch_dtype()
     for number, depth in enumerate(seen.depths):
         where = f"MTP depth {number}" if number else "the trunk"
         shape = [layout.total, asked.subject.config.vocab_size]
-        asked_for = asked.case.torch_dtype()
         if depth.values.dtype != asked_for and WIDE not in unsupported_by(asked.subject):
             raise Wrong(f"logits of {where} are {depth.values.dtype}; {asked_for} was asked for")
         for what, tensor, expected in (
@@ -175,11 +175,8 @@ def same_twice(asked: Asked) -> str:
     _check_same(asked.without_graph(), one, "differ between two runs of the same pack: nothing can be compared")
     seedless = "of a second subject of the same seed are others: weights must follow from the seed alone"
     _check_same(_of_another(asked, [asked.pack]), one, seedless)
-    layout = asked.pack.layout
-    paddings, tail = paddings_of(layout)
-    turned, _ = laid_out(asked.pack, order=range(layout.num_samples)[::-1], paddings=paddings, tail=tail)
     kept = "are others after a pack of as many tokens with other boundaries: something is kept by a pack's size"
-    _check_same(_of_another(asked, [turned, asked.pack]), one, kept)
+    _check_same(_of_another(asked, [turned(asked.pack), asked.pack]), one, kept)
     return "two runs, and two more subjects of the same seed, agree to the bit"
 
 

@@ -14,7 +14,7 @@ from harness.checkup.questions import Asked, Wrong
 from harness.engine.decide import describe_error
 from harness.errors import CRASHES
 from harness.subjects.protocol import Unsupported
-from harness.subjects.support import aspect_of, kept_clear, refusal, unsupported_by
+from harness.subjects.support import aspect_of, kept_clear, refusal, unsupported_by, widest_dtype
 
 if TYPE_CHECKING:
     from harness.corpus import Corpus
@@ -105,7 +105,7 @@ def _in_words(case: Case) -> str:
 
 def _built(factory: SubjectFactory, corpus: Corpus) -> Asked | Finding:
     unsupported = unsupported_by(factory)
-    dtype = next((name for name in DTYPES if name not in unsupported), None)
+    dtype = widest_dtype(unsupported)
     if dtype is None:
         return Finding("build", Status.WRONG, f"every dtype is declared unsupported: {', '.join(DTYPES)}")
     case = kept_clear(Case.from_token(f"{TOKEN}/{dtype}"), unsupported)

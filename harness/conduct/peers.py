@@ -60,8 +60,8 @@ def ask(
         futures = {threads.submit(asked, number): number for number in numbers}
         try:
             for future in as_completed(futures):
-                rows[futures[future]] = future.result()
-                done(future.result())
+                row = rows[futures[future]] = future.result()
+                done(row)
         except BaseException:
             stopping.set()
             raise

@@ -18,7 +18,7 @@ from harness.properties.runs import runs_are_shared
 from harness.subjects.missing import missing_is_noted
 from harness.subjects.packs_records import PacksRecords
 from harness.subjects.protocol import Subject, SubjectFactory, Unsupported
-from harness.subjects.support import kept_clear, refusal, unsupported_by
+from harness.subjects.support import kept_clear, refusal, unsupported_by, widest_dtype
 from harness.verdict import Outcome, Verdict
 
 
@@ -126,9 +126,9 @@ def decided_in(prop: Property, unsupported: Mapping[str, str]) -> tuple[str, ...
     Where a subject lacks them all, a property whose bound follows rounding takes the widest that it has.
     """
     had = tuple(dtype for dtype in prop.dtypes if dtype not in unsupported)
-    widest = [dtype for dtype in DTYPES if dtype not in unsupported][:1]
+    widest = widest_dtype(unsupported)
     if not had and prop.rounded and widest:
-        return (widest[0],)
+        return (widest,)
     return had or prop.dtypes
 
 
@@ -150,8 +150,7 @@ def packs_records(factory: SubjectFactory) -> bool:
     """Whether its subjects make packs of records too; False where none can be built to look at."""
     try:
         unsupported = unsupported_by(factory)
-        dtype = next((name for name in DTYPES if name not in unsupported), DTYPES[0])
-        case = kept_clear(Case.from_token(f"all/4/s0/{dtype}"), unsupported)
+        case = kept_clear(Case.from_token(f"all/4/s0/{widest_dtype(unsupported) or DTYPES[0]}"), unsupported)
         return isinstance(factory(case.v4config(), case.torch_dtype(), case.seed), PacksRecords)
     except CRASHES:  # of this subject, which the cases will tell
         return False

@@ -70,9 +70,9 @@ def _fewer_samples(case: Case) -> Iterator[Case]:
 def _plainer(case: Case) -> Iterator[Case]:
     """The named configuration, one change less, or float64."""
     kind, *changes = case.config.split(",")
-    for number in range(-1, len(changes)):
-        rest = [] if number < 0 else [*changes[:number], *changes[number + 1 :]]
-        yield from _configured(case, ",".join((kind, *rest)))
+    yield from _configured(case, kind)
+    for number in range(len(changes)):
+        yield from _configured(case, ",".join((kind, *changes[:number], *changes[number + 1 :])))
     yield replace(case, dtype=DTYPES[0])
 
 
@@ -96,7 +96,7 @@ def _shorter(case: Case, *, number: int) -> Iterator[Case]:
     length = case.lengths[number]
     yield _with_length(case, number, 1)
     cut = length - length // 2
-    while cut:
+    while 0 < cut < length:
         yield _with_length(case, number, length - cut)
         cut //= 2
 
@@ -127,5 +127,5 @@ def _with_length(case: Case, number: int, length: int) -> Case:
     """Sample `number` of so many tokens, the padding behind it as it is."""
     samples = _samples(case)
     old, slot = samples[number]
-    samples[number] = (max(length, 1), slot - old + max(length, 1))
+    samples[number] = (length, slot - old + length)
     return _with_samples(case, samples)

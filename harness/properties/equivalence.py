@@ -19,7 +19,7 @@ from harness.properties.locate import localised, moved_back
 from harness.properties.measure import draw, generator, tokens_of
 from harness.properties.perturb import Inputs
 from harness.properties.rounding import Alike, persisting
-from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients
+from harness.properties.runs import added, laid_out, paddings_of, run_with_gradients, turned
 from harness.properties.tally import compare_runs
 from harness.subjects.alone import Alone, recorded_alone
 from harness.subjects.record import NONE
@@ -67,8 +67,7 @@ def _changes_nothing(subject: Subject, case: Case, corpus: Corpus) -> Verdict:
     paddings, tail = paddings_of(pack.layout)
     front = _front_sample(case, choose, vocab_size=subject.config.vocab_size)
     # A model that keeps masks or positions by the number of tokens would read the pack with those of this one.
-    turned, _ = laid_out(pack, order=range(pack.layout.num_samples)[::-1], paddings=paddings, tail=tail)
-    Inputs(turned).observe(subject)
+    Inputs(turned(pack)).observe(subject)
     moved_pack, moved_to = laid_out(pack, order=order, paddings=paddings, tail=tail, front=front)
     alike = Alike(subject, case, moved_pack, embeddings=None)
     moved = run_with_gradients(subject, moved_pack)

@@ -137,7 +137,7 @@ class Finder:
 
     def _check_repeats(self, depth: int, kind: str) -> None:
         """Raises RepetitionError where rows move by themselves, from one run to the next."""
-        again, expected = (_table(run, depth, kind) for run in (self.influence.again(), self.influence.observation))
+        again, expected = (_table(run, depth, kind) for run in (self.influence.observed(), self.influence.observation))
         if self._differ(again, expected, torch.ones_like(self._layout.real)).any():
             by = float(row_differences(again, expected).max())
             raise RepetitionError(f"the {kind} of two runs of the same pack differ, by {by:.3g}")

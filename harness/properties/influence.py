@@ -43,7 +43,7 @@ class Influence:
         self._subject, self._pack = subject, pack
         self.embeddings = subject.embeddings(pack).detach()
         self._leaf = self.embeddings.clone().requires_grad_()
-        self.observation = self.again()
+        self.observation = self.observed()
         note_what_is_missing(self.observation, subject.config)
         source = generator(case, "projection")
         self._projections = [
@@ -51,8 +51,8 @@ class Influence:
             for depth in self.observation.depths
         ]
 
-    def again(self) -> Observation:
-        """The forward pass once more."""
+    def observed(self) -> Observation:
+        """One forward pass, its graph kept."""
         with _frozen(self._subject.parameters().values()):
             return self._subject.observe(self._pack, embeddings=self._leaf)
 

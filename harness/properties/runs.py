@@ -126,6 +126,12 @@ def laid_out(
     return Pack(tokens, layout=layout, supervised=supervised), new
 
 
+def turned(pack: Pack) -> Pack:
+    """The samples in reverse order, with the padding in its places: as many tokens, other boundaries."""
+    paddings, tail = paddings_of(pack.layout)
+    return laid_out(pack, order=range(pack.layout.num_samples)[::-1], paddings=paddings, tail=tail)[0]
+
+
 def paddings_of(layout: PackLayout) -> tuple[list[int], int]:
     """Tokens of padding between the samples (0 behind the last), and those of the tail."""
     ends = [start + length for start, length in zip(layout.starts, layout.lengths, strict=True)]

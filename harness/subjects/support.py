@@ -124,6 +124,11 @@ ASPECTS: Mapping[str, Aspect] = {
 }
 
 
+def widest_dtype(unsupported: Mapping[str, str]) -> str | None:
+    """The first of `DTYPES` that is not declared unsupported, if any."""
+    return next((name for name in DTYPES if name not in unsupported), None)
+
+
 def unsupported_by(thing: object) -> Mapping[str, str]:
     """What a factory or a subject declares; raises UsageError for a declaration that cannot be read."""
     declared = getattr(thing, "unsupported", {})

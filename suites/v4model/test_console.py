@@ -38,6 +38,8 @@ def run(how: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
             raise RuntimeError("a defect of ours")
         if how == "full":
             raise OSError(errno.ENOSPC, "No space left on device", "reports/results.jsonl")
+        if how == "full, of a file that is open":
+            raise OSError(errno.ENOSPC, "No space left on device")
         raise typer.Exit(int(how))
 
     code = run_app(app, [how] if how else [], name="name", refused=DataError)
@@ -49,6 +51,8 @@ def test_codes_and_sentences(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("refused", capsys) == (USAGE, "name: got a; expected b\n")
     full = "name: got No space left on device; expected a file or folder to use; where: reports/results.jsonl\n"
     assert run("full", capsys) == (USAGE, full)
+    nameless = "name: got No space left on device; expected a file or folder to use\n"
+    assert run("full, of a file that is open", capsys) == (USAGE, nameless)
     assert run("interrupted", capsys)[0] == INTERRUPTED
     code, said = run("", capsys)
     assert (code, said.startswith("name: Missing argument")) == (USAGE, True)

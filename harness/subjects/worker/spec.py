@@ -24,8 +24,8 @@ from harness.errors import UsageError
 PREFIX = "worker:"
 SUFFIX = ".toml"
 DEADLINE_S = 300.0
-_DAY_S = 86_400
 """Imports of a whole trainer take a minute on a busy machine; a pack takes seconds."""
+_DAY_S = 86_400
 
 _KEYS: Mapping[str, type | tuple[type, ...]] = {
     "python": str,

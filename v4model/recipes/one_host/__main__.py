@@ -107,9 +107,8 @@ def _machine(gpus: int, *, is_rehearsal: bool) -> str:
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()} cores, no GPU"
-    one = "process over gloo" if is_rehearsal else "GPU"
-    several = "processes over gloo" if is_rehearsal else "GPUs"
-    what = f"{gpus} {one if gpus == 1 else several}"
+    one, more = ("process", "es") if is_rehearsal else ("GPU", "s")
+    what = f"{gpus} {one}{'' if gpus == 1 else more}{' over gloo' if is_rehearsal else ''}"
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     return f"{what} of one host: {card}, {versions}, {datetime.now(UTC):%Y-%m-%d}"
 
